@@ -1,0 +1,457 @@
+/* Gradient formulas: a line of text beside the op, such as "dy * (1 - y * y)", compiled once per context.
+**
+**   dy, dy2 …          the gradients arriving at the results
+**   y, y2 …            the results; the op's own parameter names: its inputs and attributes
+**   + - * /, unary -   the ops add, sub, mul, div, neg
+**   op(a, b, …)        any op of the table, arguments in its signature's order
+**   shape(x)           the sizes of an input or result (keeps no data alive)
+**   numbers, true, false, nil, "text", [1, 2]
+**
+** Dims are 0-based, as everywhere in C. A formula that consists of pointwise ops only runs as one tile program when nothing has to
+** be recorded; otherwise it emits its ops one by one, and they can be differentiated again or become nodes of a graph. */
+#include "autodiff.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum ast_kind { A_NUMBER, A_TEXT, A_NONE, A_BOOL, A_LIST, A_DY, A_IN, A_OUT, A_ATTR, A_SHAPE, A_CALL } ast_kind;
+
+enum { MAX_ARGS = 10, MAX_NODES = 48, MAX_LIST = 6 };
+
+typedef struct ast {
+  uint8_t kind, n;
+  bool integer, output;          /* A_NUMBER; A_SHAPE: of a result */
+  int16_t arg[MAX_ARGS];         /* A_CALL: nodes */
+  int index;                     /* A_DY, A_IN, A_OUT, A_ATTR, A_SHAPE */
+  double number;
+  int64_t list[MAX_LIST];
+  char text[16];
+  const sc_opinfo *op;           /* A_CALL */
+} ast;
+
+typedef struct sc_formula {
+  int n, root;
+  bool pointwise;
+  size_t bytes;
+  ast node[];
+} sc_formula;
+
+typedef struct parser {
+  sc_context *ctx;
+  const sc_opinfo *op;
+  const char *at;
+  int n;
+  ast node[MAX_NODES];
+  uint32_t reads_in, reads_out;
+  bool bad;
+} parser;
+
+static int sum(parser *p);
+
+static void blanks(parser *p) { while (*p->at == ' ' || *p->at == '\n') p->at++; }
+
+static bool take(parser *p, char c) {
+  blanks(p);
+  if (*p->at != c) return false;
+  p->at++;
+  return true;
+}
+
+static int make(parser *p, ast a) {
+  if (p->n == MAX_NODES) { p->bad = true; return 0; }
+  p->node[p->n] = a;
+  return p->n++;
+}
+
+static int make_call(parser *p, const char *name, const int *arg, int n) {
+  ast a = {.kind = A_CALL, .n = (uint8_t)n, .op = sc__op_find(p->ctx, name)};
+  if (!a.op || n > MAX_ARGS) { p->bad = true; return 0; }
+  for (int i = 0; i < n; i++) a.arg[i] = (int16_t)arg[i];
+  return make(p, a);
+}
+
+static void word(parser *p, char *out, size_t size) {
+  size_t n = 0;
+  while (isalnum((unsigned char)*p->at) || *p->at == '_' || *p->at == '.') {
+    if (n + 1 < size) out[n++] = *p->at;
+    p->at++;
+  }
+  out[n] = 0;
+}
+
+/* "dy", "dy2", "y", "y3": the index, or -1 */
+static int numbered(const char *name, const char *stem) {
+  size_t k = strlen(stem);
+  if (strncmp(name, stem, k) != 0) return -1;
+  if (!name[k]) return 0;
+  return isdigit((unsigned char)name[k]) && !name[k + 1] ? name[k] - '1' : -1;
+}
+
+static int variable(parser *p, const char *name) {
+  for (int i = 0; i < p->op->n_params; i++) {
+    const sc_param *q = &p->op->param[i];
+    if (strcmp(q->name, name) != 0) continue;
+    if (q->type == SC_P_TENSOR) { p->reads_in |= 1u << q->slot; return make(p, (ast){.kind = A_IN, .index = q->slot}); }
+    return make(p, (ast){.kind = A_ATTR, .index = q->slot});
+  }
+  int k = numbered(name, "dy");
+  if (k >= 0) return make(p, (ast){.kind = A_DY, .index = k});
+  k = numbered(name, "y");
+  if (k >= 0) { p->reads_out |= 1u << k; return make(p, (ast){.kind = A_OUT, .index = k}); }
+  if (strcmp(name, "nil") == 0) return make(p, (ast){.kind = A_NONE});
+  if (strcmp(name, "true") == 0 || strcmp(name, "false") == 0) return make(p, (ast){.kind = A_BOOL, .number = name[0] == 't'});
+  p->bad = true;
+  return 0;
+}
+
+static int shape_of(parser *p) {
+  char name[32];
+  blanks(p);
+  word(p, name, sizeof name);
+  if (!take(p, ')')) p->bad = true;
+  uint32_t in = p->reads_in, out = p->reads_out;
+  int k = variable(p, name);
+  p->reads_in = in;                                  /* the sizes only */
+  p->reads_out = out;
+  if (p->bad) return 0;
+  return make(p, (ast){.kind = A_SHAPE, .output = p->node[k].kind != A_IN, .index = p->node[k].index});
+}
+
+static int primary(parser *p) {
+  blanks(p);
+  if (take(p, '(')) {
+    int e = sum(p);
+    if (!take(p, ')')) p->bad = true;
+    return e;
+  }
+  if (take(p, '"')) {
+    ast a = {.kind = A_TEXT};
+    for (int i = 0; *p->at && *p->at != '"' && i < 15; i++) a.text[i] = *p->at++;
+    if (!take(p, '"')) p->bad = true;
+    return make(p, a);
+  }
+  if (take(p, '[')) {
+    ast a = {.kind = A_LIST};
+    while (!take(p, ']') && a.n < MAX_LIST && *p->at) { a.list[a.n++] = strtol(p->at, (char **)&p->at, 10); take(p, ','); }
+    return make(p, a);
+  }
+  if (isdigit((unsigned char)*p->at)) {
+    char *end;
+    ast a = {.kind = A_NUMBER, .number = strtod(p->at, &end), .integer = true};
+    for (const char *c = p->at; c < end; c++) a.integer = a.integer && isdigit((unsigned char)*c);
+    p->at = end;
+    return make(p, a);
+  }
+  char name[40];
+  word(p, name, sizeof name);
+  if (!name[0]) { p->bad = true; return 0; }
+  if (!take(p, '(')) return variable(p, name);
+  if (strcmp(name, "shape") == 0) return shape_of(p);
+  int arg[MAX_ARGS], n = 0;
+  while (!take(p, ')')) {
+    if (n == MAX_ARGS || (n && !take(p, ','))) { p->bad = true; return 0; }
+    arg[n++] = sum(p);
+    if (p->bad) return 0;
+  }
+  return make_call(p, name, arg, n);
+}
+
+static int unary(parser *p) {
+  if (take(p, '-')) {
+    int a = unary(p);
+    if (!p->bad && p->node[a].kind == A_NUMBER) { p->node[a].number = -p->node[a].number; return a; }
+    return make_call(p, "neg", &a, 1);
+  }
+  return primary(p);
+}
+
+static int product(parser *p) {
+  int a = unary(p);
+  for (;;) {
+    bool times = take(p, '*');
+    if (p->bad || (!times && !take(p, '/'))) return a;
+    int arg[2] = {a, unary(p)};
+    a = make_call(p, times ? "mul" : "div", arg, 2);
+  }
+}
+
+static int sum(parser *p) {
+  int a = product(p);
+  for (;;) {
+    bool plus = take(p, '+');
+    if (p->bad || (!plus && !take(p, '-'))) return a;
+    int arg[2] = {a, product(p)};
+    a = make_call(p, plus ? "add" : "sub", arg, 2);
+  }
+}
+
+static bool all_pointwise(const sc_formula *f) {
+  int calls = 0;
+  for (int i = 0; i < f->n; i++) {
+    const ast *a = &f->node[i];
+    if (a->kind == A_CALL) {
+      if (!a->op->def->pw || a->op->n_attr > SC_PROGRAM_PARAMS || a->op->inplace) return false;
+      for (int k = a->op->n_in; k < a->n; k++) if (f->node[a->arg[k]].kind == A_CALL) return false;
+      calls++;
+    } else if (a->kind == A_SHAPE || a->kind == A_LIST || a->kind == A_TEXT) {
+      return false;
+    }
+  }
+  return calls > 1 && calls <= SC_PROGRAM_INSTRS / 2;
+}
+
+bool sc__op_has_gradient(const sc_opinfo *op) {
+  if (op->def->backward) return true;
+  for (int i = 0; i < SC_MAX_INPUTS; i++) if (op->def->grad[i]) return true;
+  return false;
+}
+
+sc_status sc__formulas_prepare(sc_context *ctx, sc_opinfo *op) {
+  if (op->prepared) return SC_OK;
+  if (op->def->backward)
+    for (int i = 0; i < SC_MAX_INPUTS; i++) {
+      op->reads_in[i] = op->flags & SC_OP_SAVE_NO_IN ? 0 : UINT32_MAX;
+      op->reads_out[i] = op->flags & SC_OP_SAVE_NO_OUT ? 0 : UINT32_MAX;
+    }
+  for (int i = 0; i < op->n_in && !op->def->backward; i++) {
+    if (!op->def->grad[i] || op->formula[i]) continue;
+    parser *p = sc__alloc_zero(ctx, sizeof *p);
+    if (!p) return sc__no_memory(ctx, sizeof *p);
+    p->ctx = ctx;
+    p->op = op;
+    p->at = op->def->grad[i];
+    int root = sum(p);
+    blanks(p);
+    sc_status s = SC_OK;
+    if (p->bad || *p->at) s = sc__fail(ctx, SC_EINVAL, "the gradient formula of %s cannot be read: %s", op->name, op->def->grad[i]);
+    size_t bytes = sizeof(sc_formula) + (size_t)p->n * sizeof(ast);
+    sc_formula *f = s == SC_OK ? sc__alloc(ctx, bytes) : NULL;
+    if (f) {
+      *f = (sc_formula){.n = p->n, .root = root, .bytes = bytes};
+      memcpy(f->node, p->node, (size_t)p->n * sizeof(ast));
+      f->pointwise = all_pointwise(f);
+      op->formula[i] = f;
+      op->reads_in[i] = p->reads_in;
+      op->reads_out[i] = p->reads_out;
+    } else if (s == SC_OK) {
+      s = sc__no_memory(ctx, bytes);
+    }
+    sc__release(ctx, p, sizeof *p);
+    SC_TRY(s);
+  }
+  op->prepared = true;
+  return SC_OK;
+}
+
+void sc__formula_free(sc_context *ctx, sc_formula *f) { sc__release(ctx, f, f->bytes); }
+
+/* ---- running: op by op ---- */
+
+typedef struct run {
+  const sc_formula *f;
+  sc_grad_call *g;
+  const int64_t *const *in_shape, *const *out_shape;
+  sc_tensor *value[MAX_NODES];   /* owned */
+} run;
+
+static sc_tensor *borrowed(const sc_grad_call *g, const ast *a) {
+  return a->kind == A_DY ? g->dy[a->index] : a->kind == A_IN ? g->in[a->index] : a->kind == A_OUT ? g->out[a->index] : NULL;
+}
+
+static sc_status tensor_value(run *r, int k, sc_tensor **out) {
+  const ast *a = &r->f->node[k];
+  if (a->kind == A_CALL) { *out = r->value[k]; return SC_OK; }
+  *out = borrowed(r->g, a);
+  if (*out || a->kind == A_NONE || a->kind == A_IN) return SC_OK;
+  bool integer = a->integer;
+  double number = a->number;
+  if (a->kind == A_ATTR) {
+    const sc_attr *q = &r->g->attr[a->index];
+    integer = q->kind == SC_ATTR_INT;
+    number = sc__number(q);
+  } else if (a->kind != A_NUMBER) {
+    return sc__fail(r->g->ctx, SC_EINVAL, "%s: its gradient formula needs a value that is not there", r->g->op->name);
+  }
+  SC_TRY(sc__tensor_scalar(r->g->ctx, integer, (int64_t)number, number, &r->value[k]));
+  *out = r->value[k];
+  return SC_OK;
+}
+
+static sc_attr attr_value(const run *r, int k) {
+  const ast *a = &r->f->node[k];
+  switch (a->kind) {
+    case A_NUMBER: return a->integer ? sc__int((int64_t)a->number) : sc__float(a->number);
+    case A_BOOL: return sc__bool(a->number != 0);
+    case A_TEXT: return sc__str(a->text);
+    case A_LIST: return sc__ints(a->list, a->n);
+    case A_ATTR: return r->g->attr[a->index];
+    case A_SHAPE: {
+      const int64_t *s = a->output ? r->out_shape[a->index] + 1 : r->in_shape[a->index];
+      if (!s) s = r->out_shape[0] + 1;               /* the input has the first result's shape */
+      return sc__ints(s + 1, (int)s[0]);
+    }
+    default: return sc__none();
+  }
+}
+
+static sc_status call(run *r, int k) {
+  const ast *a = &r->f->node[k];
+  sc_tensor *in[SC_MAX_INPUTS] = {0}, *out[SC_MAX_OUTPUTS];
+  sc_attr attr[SC_MAX_ATTRS];
+  sc__attr_defaults(a->op, attr);
+  for (int i = 0; i < a->n && i < a->op->n_params; i++) {
+    const sc_param *p = &a->op->param[i];
+    if (p->type == SC_P_TENSOR) SC_TRY(tensor_value(r, a->arg[i], &in[p->slot]));
+    else attr[p->slot] = attr_value(r, a->arg[i]);
+  }
+  int n;
+  SC_TRY(sc__emit(r->g->ctx, a->op, in, a->op->n_in, attr, r->g->base, out, &n));
+  for (int i = 1; i < n; i++) sc_tensor_release(out[i]);
+  r->value[k] = out[0];
+  return SC_OK;
+}
+
+/* ---- running: fused ---- */
+
+typedef struct operand { int source; sc_dtype dtype; int rank; } operand;   /* rank: 0 has dims, 1 0-d, 2 a number */
+
+typedef struct fuser {
+  sc_program p;
+  sc_tensor *in[SC_PROGRAM_INPUTS];
+  sc_tensor constant[SC_PROGRAM_INPUTS];
+  double value[SC_PROGRAM_INPUTS];
+  operand done[MAX_NODES];
+} fuser;
+
+static sc_dtype promoted(const operand *o, int n) {
+  int best[3] = {-1, -1, -1};
+  for (int i = 0; i < n; i++) {
+    sc_dtype d = o[i].rank == 2 && sc__is_float(o[i].dtype) ? SC_FLOAT32 : o[i].dtype;
+    best[o[i].rank] = best[o[i].rank] < 0 ? (int)d : (int)sc__promote((sc_dtype)best[o[i].rank], d);
+  }
+  int r = best[0];
+  for (int k = 1; k < 3; k++)
+    if (best[k] >= 0 && (r < 0 || sc__category((sc_dtype)best[k]) > sc__category((sc_dtype)r))) r = best[k];
+  return (sc_dtype)r;
+}
+
+static bool add_input(fuser *f, sc_tensor *t, operand *o) {
+  for (int i = 0; i < f->p.n_in; i++)
+    if (f->in[i] == t) { o->source = i; goto found; }
+  if (f->p.n_in == SC_PROGRAM_INPUTS) return false;
+  o->source = f->p.n_in;
+  f->p.in_type[f->p.n_in] = t->dtype == SC_BOOL ? SC_C_BOOL : (uint8_t)sc__ctype((sc_dtype)t->dtype);
+  f->in[f->p.n_in++] = t;
+found:
+  o->dtype = (sc_dtype)t->dtype;
+  o->rank = t->flags & SC_T_WRAPPED ? 2 : t->ndim == 0 ? 1 : 0;
+  return true;
+}
+
+static bool add_number(fuser *f, double v, operand *o) {
+  int k = f->p.n_in;
+  if (k == SC_PROGRAM_INPUTS) return false;
+  f->value[k] = v;
+  memset(&f->constant[k], 0, sizeof f->constant[k]);
+  f->constant[k].dtype = SC_FLOAT64;
+  f->constant[k].contiguous = true;
+  f->constant[k].numel = 1;
+  f->constant[k].flags = SC_T_WRAPPED;
+  f->constant[k].data = (char *)&f->value[k];
+  return add_input(f, &f->constant[k], o);
+}
+
+/* Sources are numbered inputs first, but their number grows while we build: instructions are numbered from SC_PROGRAM_INPUTS on
+** and moved down at the end. */
+static bool add_instr(fuser *f, sc_instr q, int *source) {
+  if (f->p.n_instr == SC_PROGRAM_INSTRS) return false;
+  *source = SC_PROGRAM_INPUTS + f->p.n_instr;
+  f->p.instr[f->p.n_instr++] = q;
+  return true;
+}
+
+static uint8_t type_of(const fuser *f, int source) {
+  return source < SC_PROGRAM_INPUTS ? f->p.in_type[source] : f->p.instr[source - SC_PROGRAM_INPUTS].type;
+}
+
+static bool converted(fuser *f, int source, uint8_t type, uint8_t *out) {
+  if (source < SC_PROGRAM_INPUTS && type_of(f, source) != type && f->in[source]->flags & SC_T_WRAPPED) f->p.in_type[source] = type;
+  if (type_of(f, source) != type && !add_instr(f, (sc_instr){.type = type, .arity = 1, .src = {(uint8_t)source}}, &source)) return false;
+  *out = (uint8_t)source;
+  return true;
+}
+
+static bool fuse_call(fuser *f, run *r, const ast *a, operand *result) {
+  const sc_pw *pw = a->op->def->pw;
+  operand o[3];
+  for (int i = 0; i < pw->arity; i++) {
+    const ast *b = &r->f->node[a->arg[i]];
+    if (b->kind == A_CALL) { o[i] = f->done[a->arg[i]]; continue; }
+    sc_tensor *t = borrowed(r->g, b);
+    double v = b->kind == A_ATTR ? sc__number(&r->g->attr[b->index]) : b->number;
+    if (t ? !add_input(f, t, &o[i]) : !add_number(f, v, &o[i])) return false;
+  }
+  int from = pw->flags & SC_PW_COND ? 1 : 0;
+  sc_dtype compute, dtype;
+  if (!sc__pw_result(pw, promoted(o + from, pw->arity - from), &compute, &dtype)) return false;
+  sc_instr q = {.arity = pw->arity, .type = pw->rule == SC_PW_BOOL ? SC_C_BOOL : (uint8_t)sc__ctype(compute)};
+  q.fn = sc__pw_kernel(r->g->ctx->isa, pw->id, sc__ctype(compute));
+  sc_attr attr[SC_MAX_ATTRS];
+  sc__attr_defaults(a->op, attr);
+  for (int i = a->op->n_in; i < a->n; i++) attr[a->op->param[i].slot] = attr_value(r, a->arg[i]);
+  for (int i = 0; i < a->op->n_attr; i++)
+    q.p[i] = attr[i].kind == SC_ATTR_FLOAT ? (sc_scalar){false, false, sc__f64_to_i64(attr[i].f), attr[i].f} : sc__scalar_int(attr[i].i);
+  result->rank = 2;
+  for (int i = 0; i < pw->arity; i++) {
+    if (o[i].rank < result->rank) result->rank = o[i].rank;
+    if (!converted(f, o[i].source, i < from ? SC_C_BOOL : (uint8_t)sc__ctype(compute), &q.src[i])) return false;
+  }
+  result->dtype = dtype;
+  f->p.cost += pw->cost;
+  return add_instr(f, q, &result->source);
+}
+
+/* false: cannot be fused (too long, or shapes that do not meet); then it runs op by op. */
+static bool fused(run *r, sc_tensor **dx, sc_status *status) {
+  fuser f;
+  f.p.n_in = f.p.n_instr = 0;
+  f.p.cost = 0;
+  for (int k = 0; k < r->f->n; k++) {
+    const ast *a = &r->f->node[k];
+    if (a->kind == A_CALL) { if (!fuse_call(&f, r, a, &f.done[k])) return false; continue; }
+    sc_tensor *t = borrowed(r->g, a);
+    if (t && sc__is_symbolic(t)) return false;
+    if ((a->kind == A_DY || a->kind == A_IN || a->kind == A_OUT) && !t) return false;
+  }
+  for (int k = 0; k < f.p.n_instr; k++)
+    for (int i = 0; i < f.p.instr[k].arity; i++)
+      if (f.p.instr[k].src[i] >= SC_PROGRAM_INPUTS)
+        f.p.instr[k].src[i] = (uint8_t)(f.p.instr[k].src[i] - SC_PROGRAM_INPUTS + f.p.n_in);
+  sc_meta m = {.ndim = 0};
+  for (int i = 0; i < f.p.n_in; i++) {
+    int64_t dim[SC_MAX_DIMS];
+    int n;
+    if (!sc__broadcast(m.ndim, m.dim, f.in[i]->ndim, f.in[i]->dim, &n, dim)) return false;
+    m.ndim = n;
+    memcpy(m.dim, dim, (size_t)n * 8);
+  }
+  m.dtype = f.done[r->f->root].dtype;
+  *status = sc__tensor_like_meta(r->g->ctx, r->g->op->name, &m, dx);
+  if (*status == SC_OK) sc__program_run(r->g->ctx, &f.p, *dx, f.in);
+  return true;
+}
+
+sc_status sc__formula_run(const sc_formula *f, sc_grad_call *g, const int64_t *const *in_shape, const int64_t *const *out_shape,
+                          sc_tensor **dx) {
+  run r = {.f = f, .g = g, .in_shape = in_shape, .out_shape = out_shape};
+  sc_status s = SC_OK;
+  if (f->pointwise && !g->ctx->grad_enabled && fused(&r, dx, &s)) return s;
+  for (int k = 0; k < f->n && s == SC_OK; k++)
+    if (f->node[k].kind == A_CALL) s = call(&r, k);
+  sc_tensor *t = NULL;
+  if (s == SC_OK) s = tensor_value(&r, f->root, &t);
+  *dx = t ? sc_tensor_retain(t) : NULL;
+  for (int k = 0; k < f->n; k++) sc_tensor_release(r.value[k]);
+  return s;
+}

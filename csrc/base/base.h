@@ -1,0 +1,128 @@
+/* base: what everything stands on. Memory, errors, threads, random numbers, CPU features; the context that holds them.
+** Knows nothing of tensors. */
+#ifndef SC_BASE_H
+#define SC_BASE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../sconce.h"
+
+#define SC_TRY(call) do { sc_status sc_try_ = (call); if (sc_try_ != SC_OK) return sc_try_; } while (0)
+#if defined(__GNUC__)
+#define SC_FORMAT(f, a) __attribute__((format(printf, f, a)))
+#define SC_LIKELY(x) __builtin_expect(!!(x), 1)
+#define SC_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#else
+#define SC_FORMAT(f, a)
+#define SC_LIKELY(x) (x)
+#define SC_UNLIKELY(x) (x)
+#endif
+#define SC_COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+/* Our own mistakes, in debug builds only; never input. */
+#ifdef SC_DEBUG
+#define SC_CHECK(x) do { if (!(x)) __builtin_trap(); } while (0)
+#else
+#define SC_CHECK(x) ((void)0)
+#endif
+
+/* A place in the script; `file` is interned in the context and lives as long as it. line 0: unknown. */
+typedef struct sc_location { const char *file; int line; } sc_location;
+
+/* ---- random numbers: Philox 4x32-10, counter based, so that element i of a call gets the same bits on any number of threads.
+** Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3". */
+typedef struct sc_generator { uint64_t seed, offset; } sc_generator;
+void sc__philox(uint64_t seed, uint64_t counter, uint32_t out[4]);
+/* Reserves `n` blocks of four 32-bit numbers and returns the first's counter. */
+uint64_t sc__generator_take(sc_generator *g, uint64_t n);
+
+/* ---- memory pool (private parts of the context) ---- */
+#define SC_BINS 256
+typedef struct sc_block sc_block;
+typedef struct sc_interned sc_interned;
+typedef struct sc_workers sc_workers;
+
+typedef enum sc_isa { SC_ISA_BASE, SC_ISA_AVX2, SC_ISA_AVX512, SC_ISAS } sc_isa;
+
+struct sc_call;
+struct sc_tensor;
+struct sc_optable;
+
+struct sc_context {
+  atomic_int refs;              /* one for the host, one per living storage or tensor */
+  sc_allocator allocator;
+  atomic_flag lock;             /* guards the pool below */
+  sc_block *bin[SC_BINS];       /* freed blocks by size class */
+  void *slabs;                  /* chunks that small blocks are cut from */
+  char *slab_at;
+  size_t slab_left;
+  size_t limit, held, cached;   /* bytes: limit of the host, blocks in use, freed blocks */
+  bool bypass;                  /* every block straight from the allocator (tests) */
+  atomic_llong live_tensors, live_bytes, peak_bytes, allocations;
+  int64_t charged;              /* tensor bytes allocated that the binding has not told its collector yet */
+
+  char error[1024];
+  sc_generator rng;
+  int threads;
+  sc_workers *workers;
+  bool keep_blas_threads, blas_warm;
+
+  sc_interned *interned[64];
+
+  /* Services that higher layers put in. */
+  const struct sc_optable *ops;
+  sc_status (*record)(struct sc_call *call, bool grad);    /* autodiff: remembers a call on the tape; !grad: a view's base only */
+  /* autodiff, before an in-place call: refuses one that would break a gradient, keeps the old value when its gradient needs it */
+  sc_status (*may_write)(struct sc_call *call, bool grad);
+  sc_status (*trace)(struct sc_call *call);                /* graph: appends a call as a node */
+  void (*forget)(struct sc_tensor *t);                     /* autodiff: drops t's gradient data */
+  void (*retrace)(struct sc_tensor *t);                    /* graph: a second header of the same value was made */
+  void (*untrace)(struct sc_tensor *t);                    /* graph: drops t's tie to its graph */
+  sc_location (*locate)(void *user);                       /* binding: where the script is now */
+  void *locate_user;
+  /* binding: runs hook or custom backward `id`; grads are new, dy borrowed */
+  sc_status (*script_hook)(void *user, int64_t id, struct sc_tensor *dy, struct sc_tensor **out);
+  sc_status (*script_backward)(void *user, int64_t id, struct sc_tensor **dy, int n_dy, struct sc_tensor **dx, int n_dx);
+
+  uint64_t sequence;            /* of tape nodes */
+  sc_isa isa;                   /* what the processor can do */
+  bool grad_enabled, anomaly;
+  uint8_t index_base;           /* 1 while called from Lua: for index values and messages */
+};
+
+void sc__context_unref(sc_context *ctx);
+
+/* ---- errors ---- */
+sc_status sc__fail(sc_context *ctx, sc_status status, const char *format, ...) SC_FORMAT(3, 4);
+sc_status sc__no_memory(sc_context *ctx, size_t bytes);
+sc_location sc__locate(sc_context *ctx);
+/* borrowed from ctx; NULL when memory is refused */
+const char *sc__intern(sc_context *ctx, const char *text);
+/* Copies text into out with control bytes and broken UTF-8 escaped, cut at `size`: for names from files in messages. */
+const char *sc__printable(const char *text, size_t length, char *out, size_t size);
+
+/* ---- memory ---- */
+/* new; 64-byte aligned, uninitialised; NULL when refused. Bytes are rounded up; pass the same number to sc__release. */
+void *sc__alloc(sc_context *ctx, size_t bytes);
+void *sc__alloc_zero(sc_context *ctx, size_t bytes);
+void sc__release(sc_context *ctx, void *block, size_t bytes);
+/* a * b into *out; false on overflow or a negative factor */
+static inline bool sc__mul(int64_t a, int64_t b, int64_t *out) {
+  return a >= 0 && b >= 0 && !__builtin_mul_overflow(a, b, out);
+}
+
+/* ---- threads ---- */
+typedef void (*sc_range_fn)(void *arg, int64_t begin, int64_t end);
+/* Calls fn over pieces of [0, n) on the context's threads; each piece starts at a multiple of `grain`. `cost` is the work of
+** one unit in nanoseconds: work under 200 microseconds in all stays on the caller. Pieces must not depend on each other. */
+void sc__parallel(sc_context *ctx, int64_t n, int64_t grain, double cost, sc_range_fn fn, void *arg);
+bool sc__in_worker(void);
+void sc__workers_free(sc_context *ctx);
+
+/* ---- CPU ---- */
+sc_isa sc__cpu_isa(void);
+
+#endif

@@ -1,0 +1,73 @@
+/* The plain executor: emits the nodes in the order of recording, with gradients off, and drops each value after its last use. */
+#include "graph.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void find_last_uses(sc_graph *g) {
+  for (size_t v = 0; v < g->n_values; v++) g->value[v].last_use = -1;
+  for (size_t k = 0; k < g->n_nodes; k++)
+    for (int i = 0; i < g->node[k].n_in + g->node[k].n_out; i++)
+      if (g->node[k].in[i] >= 0) g->value[g->node[k].in[i]].last_use = (int32_t)k;
+  for (size_t i = 0; i < g->n_outputs; i++) g->value[g->output[i].value].last_use = (int32_t)g->n_nodes;
+}
+
+static sc_status check_input(sc_graph *g, int i, const sc_tensor *t) {
+  const sc_value *v = &g->value[g->input[i]];
+  char want[200], got[200];
+  if (t->dtype != v->dtype)
+    return sc__fail(g->ctx, SC_EINVAL, "graph: input %s: expected %s, got %s", v->name, sc_dtype_name((sc_dtype)v->dtype),
+                    sc_dtype_name((sc_dtype)t->dtype));
+  if (t->ndim != v->ndim || memcmp(t->dim, v->dim, (size_t)v->ndim * 8) != 0)
+    return sc__fail(g->ctx, SC_EINVAL, "graph: input %s: expected shape %s, got %s", v->name, sc__shape_text(v->ndim, v->dim, want, sizeof want),
+                    sc__shape_text(t->ndim, t->dim, got, sizeof got));
+  return SC_OK;
+}
+
+static sc_status run_node(sc_graph *g, const sc_graph_node *n, sc_tensor **slot) {
+  sc_tensor *few[8], **in = n->n_in <= 8 ? few : sc__alloc(g->ctx, (size_t)n->n_in * sizeof *in), *out[SC_MAX_OUTPUTS];
+  if (!in) return sc__no_memory(g->ctx, (size_t)n->n_in * sizeof *in);
+  for (int i = 0; i < n->n_in; i++) in[i] = n->in[i] < 0 ? NULL : slot[n->in[i]];
+  int n_out;
+  sc_status s = sc__emit(g->ctx, n->op, in, n->n_in, n->attr, n->base, out, &n_out);
+  if (in != few) sc__release(g->ctx, in, (size_t)n->n_in * sizeof *in);
+  if (s != SC_OK && n->where.line) {
+    char text[700];
+    snprintf(text, sizeof text, "%.600s", g->ctx->error);
+    return sc__fail(g->ctx, s, "%s (recorded at %s:%d)", text, n->where.file, n->where.line);
+  }
+  SC_TRY(s);
+  for (int i = 0; i < n_out; i++) {
+    sc_tensor_release(slot[n->out[i]]);
+    slot[n->out[i]] = out[i];
+  }
+  return SC_OK;
+}
+
+sc_status sc_graph_run(sc_graph *g, sc_tensor *const *in, int n_in, sc_tensor **out, int n_out) {
+  sc_context *ctx = g->ctx;
+  if (n_in != (int)g->n_inputs || n_out != (int)g->n_outputs)
+    return sc__fail(ctx, SC_EINVAL, "graph: expected %d inputs and %d outputs, got %d and %d", (int)g->n_inputs, (int)g->n_outputs, n_in, n_out);
+  for (int i = 0; i < n_in; i++) SC_TRY(check_input(g, i, in[i]));
+  sc_tensor **slot = sc__alloc_zero(ctx, (g->n_values + 1) * sizeof *slot);
+  if (!slot) return sc__no_memory(ctx, g->n_values * sizeof *slot);
+  find_last_uses(g);
+  for (int i = 0; i < n_in; i++) slot[g->input[i]] = sc_tensor_retain(in[i]);
+  for (size_t v = 0; v < g->n_values; v++) if (g->value[v].captured) slot[v] = sc_tensor_retain(g->value[v].captured);
+  bool was = ctx->grad_enabled;
+  ctx->grad_enabled = false;
+  sc_status s = SC_OK;
+  for (size_t k = 0; k < g->n_nodes && s == SC_OK; k++) {
+    const sc_graph_node *n = &g->node[k];
+    s = run_node(g, n, slot);
+    for (int i = 0; i < n->n_in + n->n_out; i++) {
+      int32_t v = n->in[i];
+      if (v >= 0 && g->value[v].last_use == (int32_t)k) { sc_tensor_release(slot[v]); slot[v] = NULL; }
+    }
+  }
+  ctx->grad_enabled = was;
+  for (int i = 0; i < n_out && s == SC_OK; i++) out[i] = sc_tensor_retain(slot[g->output[i].value]);
+  for (size_t v = 0; v < g->n_values; v++) sc_tensor_release(slot[v]);
+  sc__release(ctx, slot, (g->n_values + 1) * sizeof *slot);
+  return s;
+}

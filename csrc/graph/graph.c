@@ -1,0 +1,154 @@
+/* Recording: inputs, outputs, and the context's `trace` service, which turns an emitted call into a node. */
+#include "graph.h"
+
+#include <string.h>
+
+static sc_status more(sc_context *ctx, void *list, size_t *room, size_t n, size_t item) {
+  if (n < *room) return SC_OK;
+  size_t bigger = *room ? *room * 2 : 16;
+  void *p = sc__alloc(ctx, bigger * item);
+  if (!p) return sc__no_memory(ctx, bigger * item);
+  void **at = list;
+  if (n) memcpy(p, *at, n * item);
+  sc__release(ctx, *at, *room * item);
+  *at = p;
+  *room = bigger;
+  return SC_OK;
+}
+
+sc_status sc_graph_new(sc_context *ctx, sc_graph **out) {
+  sc_graph *g = sc__alloc_zero(ctx, sizeof *g);
+  if (!g) return sc__no_memory(ctx, sizeof *g);
+  g->refs = 1;
+  g->ctx = ctx;
+  atomic_fetch_add(&ctx->refs, 1);
+  *out = g;
+  return SC_OK;
+}
+
+sc_graph *sc__graph_retain(sc_graph *g) { g->refs++; return g; }
+
+void sc_graph_release(sc_graph *g) {
+  if (!g || --g->refs > 0) return;
+  sc_context *ctx = g->ctx;
+  for (size_t i = 0; i < g->n_values; i++) {
+    sc_tensor_release(g->value[i].captured);
+    sc__release(ctx, g->value[i].dim, (size_t)g->value[i].ndim * 8);
+  }
+  for (size_t i = 0; i < g->n_nodes; i++) {
+    sc__release(ctx, g->node[i].in, (size_t)(g->node[i].n_in + g->node[i].n_out) * sizeof(int32_t));
+    sc__release(ctx, g->node[i].attr, g->node[i].attr_bytes);
+  }
+  sc__release(ctx, g->value, g->room_values * sizeof *g->value);
+  sc__release(ctx, g->node, g->room_nodes * sizeof *g->node);
+  sc__release(ctx, g->output, g->room_outputs * sizeof *g->output);
+  sc__release(ctx, g->input, g->room_inputs * sizeof *g->input);
+  sc__release(ctx, g, sizeof *g);
+  sc__context_unref(ctx);
+}
+
+static sc_status add_value(sc_graph *g, sc_value_kind kind, sc_dtype dtype, int ndim, const int64_t *dim, int32_t *out) {
+  SC_TRY(more(g->ctx, &g->value, &g->room_values, g->n_values, sizeof *g->value));
+  sc_value v = {.kind = (uint8_t)kind, .node = -1, .last_use = -1, .dtype = (uint8_t)dtype, .ndim = (uint8_t)ndim};
+  if (ndim) {
+    v.dim = sc__alloc(g->ctx, (size_t)ndim * 8);
+    if (!v.dim) return sc__no_memory(g->ctx, (size_t)ndim * 8);
+    memcpy(v.dim, dim, (size_t)ndim * 8);
+  }
+  *out = (int32_t)g->n_values;
+  g->value[g->n_values++] = v;
+  return SC_OK;
+}
+
+static sc_status symbolic(sc_graph *g, int32_t value, const sc_meta *m, sc_tensor **out) {
+  SC_TRY(sc__tensor_symbolic(g->ctx, m, out));
+  (*out)->graph = sc__graph_retain(g);
+  (*out)->value = value;
+  return SC_OK;
+}
+
+sc_status sc_graph_input(sc_graph *g, const char *name, sc_dtype dtype, int ndim, const int64_t *shape, sc_tensor **out) {
+  int32_t v;
+  sc_meta m;
+  if (ndim < 0 || ndim > SC_MAX_DIMS) return sc__fail(g->ctx, SC_EINVAL, "graph: input %s has too many dimensions", name);
+  for (size_t i = 0; i < g->n_inputs; i++)
+    if (strcmp(g->value[g->input[i]].name, name) == 0) return sc__fail(g->ctx, SC_EINVAL, "graph: there is an input named %s already", name);
+  const char *text = sc__intern(g->ctx, name);
+  if (!text) return sc__no_memory(g->ctx, 64);
+  SC_TRY(more(g->ctx, &g->input, &g->room_inputs, g->n_inputs, sizeof *g->input));
+  SC_TRY(add_value(g, SC_VALUE_INPUT, dtype, ndim, shape, &v));
+  g->value[v].name = text;
+  sc__meta_set(&m, dtype, ndim, shape);
+  SC_TRY(symbolic(g, v, &m, out));
+  g->input[g->n_inputs++] = v;
+  return SC_OK;
+}
+
+/* The value a tensor stands for in g; a tensor with data is captured. */
+static sc_status value_of(sc_graph *g, sc_tensor *t, int32_t *out) {
+  if (t->graph == g) { *out = t->value; return SC_OK; }
+  if (t->graph) return sc__fail(g->ctx, SC_EINVAL, "graph: a tensor of another graph is used");
+  for (size_t i = g->n_values; i-- > 0; )
+    if (g->value[i].captured == t) { *out = (int32_t)i; return SC_OK; }
+  SC_TRY(add_value(g, SC_VALUE_CAPTURE, (sc_dtype)t->dtype, t->ndim, t->dim, out));
+  g->value[*out].captured = sc_tensor_retain(t);
+  return SC_OK;
+}
+
+sc_status sc_graph_output(sc_graph *g, const char *name, sc_tensor *t) {
+  int32_t v;
+  const char *text = sc__intern(g->ctx, name);
+  if (!text) return sc__no_memory(g->ctx, 64);
+  SC_TRY(more(g->ctx, &g->output, &g->room_outputs, g->n_outputs, sizeof *g->output));
+  SC_TRY(value_of(g, t, &v));
+  g->output[g->n_outputs++] = (sc__output){text, v};
+  return SC_OK;
+}
+
+static sc_status trace(sc_call *c) {
+  sc_graph *g = NULL;
+  for (int i = 0; i < c->n_in && !g; i++) if (c->in[i] && c->in[i]->graph) g = c->in[i]->graph;
+  sc_context *ctx = c->ctx;
+  SC_TRY(more(ctx, &g->node, &g->room_nodes, g->n_nodes, sizeof *g->node));
+  sc_graph_node n = {.op = c->op, .base = c->base, .n_in = c->n_in, .n_out = c->n_out, .where = sc__locate(ctx)};
+  size_t ids = (size_t)(c->n_in + c->n_out);
+  n.in = sc__alloc(ctx, ids * sizeof(int32_t));
+  if (!n.in) return sc__no_memory(ctx, ids * 4);
+  n.out = n.in + c->n_in;
+  sc_status s = SC_OK;
+  if (c->op->n_attr) {
+    n.attr = sc__attrs_copy(ctx, c->attr, c->op->n_attr, &n.attr_bytes);
+    if (!n.attr) s = sc__no_memory(ctx, n.attr_bytes);
+  }
+  for (int i = 0; i < c->n_in && s == SC_OK; i++)
+    if (c->in[i]) s = value_of(g, c->in[i], &n.in[i]); else n.in[i] = -1;
+  for (int i = 0; i < c->n_out && s == SC_OK; i++) {
+    if (c->inplace && i == 0) {                       /* the same value, written to in its place in the order */
+      n.out[0] = n.in[0];
+      c->out[0] = sc_tensor_retain(c->in[0]);
+      continue;
+    }
+    s = add_value(g, SC_VALUE_RESULT, c->meta[i].dtype, c->meta[i].ndim, c->meta[i].dim, &n.out[i]);
+    if (s != SC_OK) break;
+    g->value[n.out[i]].node = (int32_t)g->n_nodes;
+    s = symbolic(g, n.out[i], &c->meta[i], &c->out[i]);
+  }
+  if (s != SC_OK) {
+    sc__release(ctx, n.attr, n.attr_bytes);
+    sc__release(ctx, n.in, ids * sizeof(int32_t));
+    return s;
+  }
+  g->node[g->n_nodes++] = n;
+  return SC_OK;
+}
+
+static void untrace(sc_tensor *t) { sc_graph_release(t->graph); }
+static void retrace(sc_tensor *t) { sc__graph_retain(t->graph); }
+
+sc_status sc__graph_attach(sc_context *ctx);
+sc_status sc__graph_attach(sc_context *ctx) {
+  ctx->trace = trace;
+  ctx->untrace = untrace;
+  ctx->retrace = retrace;
+  return SC_OK;
+}

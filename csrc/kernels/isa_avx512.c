@@ -1,0 +1,20 @@
+/* Kernels for x86-64 with AVX512; used when the processor has it. Empty elsewhere. */
+#if defined(__x86_64__)
+#if defined(__clang__)
+#include <stdint.h>
+#include <math.h>
+#include <string.h>
+#include "kernels.h"
+#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx512cd,avx2,fma,bmi,bmi2,f16c"))), apply_to = function)
+#else
+#pragma GCC optimize("O3,no-math-errno,no-trapping-math")
+#pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx512cd,avx2,fma,bmi,bmi2,f16c")
+#endif
+#define ISA avx512
+#include "pointwise_stamp.h"
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#else
+typedef int sc__isa_avx512_is_empty;
+#endif

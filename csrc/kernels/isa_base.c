@@ -1,0 +1,7 @@
+/* Kernels for any processor of the family the compiler was told about, integers and rare functions included. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("O3,no-math-errno,no-trapping-math")
+#endif
+#define ISA base
+#define STAMP_ALL
+#include "pointwise_stamp.h"

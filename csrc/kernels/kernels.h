@@ -1,0 +1,75 @@
+/* kernels: loops over raw pointers. Knows nothing of tensors' owners, of graphs or Lua. */
+#ifndef SC_KERNELS_H
+#define SC_KERNELS_H
+
+#include "../tensor/tensor.h"
+
+/* Types that kernels compute in: the halves as float, every integer as 64 bits. */
+typedef enum sc_ctype { SC_C_F32, SC_C_F64, SC_C_I64, SC_C_U64, SC_C_BOOL, SC_CTYPES } sc_ctype;
+static inline size_t sc__ctype_size(sc_ctype c) { return c == SC_C_F32 ? 4 : c == SC_C_BOOL ? 1 : 8; }
+sc_dtype sc__ctype_dtype(sc_ctype c);
+
+/* n results of a pointwise op. Steps in elements: 1 packed, 0 one value for all, else strided. d is packed and may be equal to
+** a source that is packed too. p: the op's attributes. */
+typedef void (*sc_pw_fn)(int64_t n, void *d, const void *a, int64_t as, const void *b, int64_t bs, const void *c, int64_t cs,
+                         const sc_scalar *p);
+
+typedef enum sc_pw_rule {
+  SC_PW_SAME,      /* the promoted dtype */
+  SC_PW_FLOAT,     /* the promoted dtype, integers become float32 */
+  SC_PW_BOOL       /* computed in the promoted dtype, the result is bool */
+} sc_pw_rule;
+
+enum { SC_PW_COND = 1 /* the first operand is a bool and takes no part in promotion */ };
+
+typedef struct sc_pw {
+  const char *name;
+  uint8_t id, arity, rule, flags;
+  float cost;                              /* about, nanoseconds an element in float32 */
+} sc_pw;
+
+/* One row per pointwise op in kernels/pointwise_table.h, which this enum, the kernels and the op table are stamped from. */
+enum {
+#define SC_PW_ROW(name, ...) SC_PW_##name,
+#include "pointwise_table.h"
+#undef SC_PW_ROW
+  SC_PW_COUNT
+};
+extern const sc_pw sc__pw[SC_PW_COUNT];
+/* NULL: the op does not exist in that type. bool is computed as int64. */
+typedef struct sc_pw_kernels { sc_pw_fn f32, f64, i64, u64; } sc_pw_kernels;
+sc_pw_fn sc__pw_kernel(sc_isa isa, int id, sc_ctype type);
+
+/* ---- tile programs: a chain of pointwise ops run over tiles that stay in the L1 cache ---- */
+enum { SC_PROGRAM_INSTRS = 16, SC_PROGRAM_INPUTS = 8, SC_PROGRAM_PARAMS = 4 };
+typedef struct sc_instr {
+  sc_pw_fn fn;                             /* NULL: convert src[0] to this type */
+  uint8_t type;                            /* of the result: sc_ctype */
+  uint8_t arity;
+  uint8_t src[3];                          /* operands: 0 … n_in-1 inputs, then instructions' results */
+  sc_scalar p[SC_PROGRAM_PARAMS];
+} sc_instr;
+typedef struct sc_program {
+  int n_in, n_instr;
+  uint8_t in_type[SC_PROGRAM_INPUTS];      /* the type each input is read as */
+  sc_instr instr[SC_PROGRAM_INSTRS];
+  double cost;                             /* nanoseconds an element */
+} sc_program;
+/* out = the last instruction, converted to out's dtype; inputs broadcast to out's shape. out may be one of the inputs. */
+void sc__program_run(sc_context *ctx, const sc_program *p, sc_tensor *out, sc_tensor *const *in);
+
+/* ---- reductions ---- */
+/* Sum of rows: x viewed as [outer, n, inner] with those strides, out packed [outer, inner] of ctype (float32 sums in blocks).
+** Fixed blocks combined in a fixed order: the same bits on any number of threads. */
+typedef struct sc_reduce_dims { int64_t outer, n, inner; int64_t so, sn, si; } sc_reduce_dims;
+
+/* ---- matrix products ---- */
+/* c[m, n] = alpha * a[m, k] b[k, n] + beta * c, row-major with leading dimensions; ta: a is stored [k, m]. Split over the context's threads. */
+sc_status sc__gemm_f32(sc_context *ctx, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
+                       const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+sc_status sc__gemm_f64(sc_context *ctx, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
+                       const double *b, int64_t ldb, double beta, double *c, int64_t ldc);
+void sc__gemm_i64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const int64_t *a, int64_t lda, const int64_t *b, int64_t ldb,
+                  int64_t *c, int64_t ldc);
+
+#endif

@@ -1,0 +1,268 @@
+/* The module: making the binding, errors with the user's line, gradient mode per coroutine, and what the collector owes. */
+#include "binding.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char KEY = 0;               /* its address names the binding in the registry */
+
+binding *sc__binding(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &KEY);
+  binding *b = lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  return b;
+}
+
+/* ---- where the user is ---- */
+
+static int place_of(binding *b, const char *source) {
+  size_t k = ((uintptr_t)source >> 4) % SC_COUNT(b->place);
+  if (b->place[k].source && strcmp(b->place[k].source, source) == 0) return (int)k;
+  free(b->place[k].source);
+  size_t n = strlen(source) + 1;
+  b->place[k].source = n < 4096 ? malloc(n) : NULL;
+  b->place[k].internal = b->inside_length && strncmp(source, b->inside, b->inside_length) == 0;
+  char name[LUA_IDSIZE];
+  snprintf(name, sizeof name, "%s", source[0] == '@' || source[0] == '=' ? source + 1 : "[string]");
+  b->place[k].file = sc__intern(b->ctx, name);
+  if (b->place[k].source) memcpy(b->place[k].source, source, n);
+  return (int)k;
+}
+
+sc_location sc__lua_locate(void *user) {
+  binding *b = user;
+  lua_State *L = b->now;
+  lua_Debug ar;
+  for (int level = 0; L && lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sl", &ar);
+    if (ar.currentline < 0) continue;
+    int k = place_of(b, ar.source);
+    if (b->place[k].internal || !b->place[k].file) continue;
+    return (sc_location){b->place[k].file, ar.currentline};
+  }
+  return (sc_location){NULL, 0};
+}
+
+static void push_where(lua_State *L, binding *b) {
+  b->now = L;
+  sc_location l = sc__lua_locate(b);
+  if (l.line) lua_pushfstring(L, "%s:%d: ", l.file, l.line);
+  else lua_pushliteral(L, "");
+}
+
+int sc__raise(lua_State *L, binding *b) {
+  if (b->error_ref != LUA_NOREF) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, b->error_ref);
+    luaL_unref(L, LUA_REGISTRYINDEX, b->error_ref);
+    b->error_ref = LUA_NOREF;
+    return lua_error(L);
+  }
+  push_where(L, b);
+  lua_pushstring(L, sc_error(b->ctx));
+  lua_concat(L, 2);
+  return lua_error(L);
+}
+
+int sc__raise_text(lua_State *L, binding *b, const char *format, ...) {
+  char text[1024];
+  va_list ap;
+  va_start(ap, format);
+  vsnprintf(text, sizeof text, format, ap);
+  va_end(ap);
+  push_where(L, b);
+  lua_pushstring(L, text);
+  lua_concat(L, 2);
+  return lua_error(L);
+}
+
+/* ---- gradient mode ----
+** A block belongs to the coroutine that opened it. A coroutine without a block of its own has the mode of the innermost block
+** whose coroutine is not suspended: those are the ones it was resumed from. */
+
+static bool mode_of(binding *b, lua_State *L) {
+  for (int i = b->n_blocks - 1; i >= 0; i--) if (b->block[i].thread == L) return b->block[i].enabled;
+  for (int i = b->n_blocks - 1; i >= 0; i--) if (lua_status(b->block[i].thread) == LUA_OK) return b->block[i].enabled;
+  return true;
+}
+
+static int block_close(lua_State *L) {
+  uint64_t *id = lua_touserdata(L, 1);
+  binding *b = sc__binding(L);
+  for (int i = 0; b && i < b->n_blocks; i++) {
+    if (b->block[i].id != *id) continue;
+    memmove(&b->block[i], &b->block[i + 1], (size_t)(b->n_blocks - i - 1) * sizeof b->block[0]);
+    b->n_blocks--;
+    break;
+  }
+  return 0;
+}
+
+/* core.grad_block(enabled) -> a value to be closed */
+static int grad_block_open(lua_State *L) {
+  binding *b = sc__binding(L);
+  bool on = lua_toboolean(L, 1);
+  if (b->n_blocks == SC_COUNT(b->block)) return sc__raise_text(L, b, "no_grad: more than %d blocks are open", SC_COUNT(b->block));
+  uint64_t *id = lua_newuserdatauv(L, sizeof *id, 0);
+  *id = ++b->block_ids;
+  luaL_setmetatable(L, "sconce.grad_block");
+  b->block[b->n_blocks++] = (grad_block){L, on, *id};
+  return 1;
+}
+
+static int is_grad_enabled(lua_State *L) {
+  lua_pushboolean(L, mode_of(sc__binding(L), L));
+  return 1;
+}
+
+/* ---- the collector ----
+** Lua sees a tensor as a few bytes. What was allocated since the last look is told to it as debt, scaled so that a cycle is due
+** when as much garbage may have gathered as is alive (at least 8 MB): memory stays within about twice the live size, and a large
+** model does not make every small step pay for a full cycle. Taken at op entry, before operands are read; never when the
+** script has stopped the collector. */
+enum { LOOK_EVERY = 128 * 1024 };
+
+static void pay(lua_State *L, binding *b) {
+  int64_t bytes = b->ctx->charged;
+  b->ctx->charged = 0;
+  if (!lua_gc(L, LUA_GCISRUNNING)) return;
+  double heap = (double)lua_gc(L, LUA_GCCOUNT) * 1024, live = (double)atomic_load(&b->ctx->live_bytes);
+  double room = live > 8e6 ? live : 8e6;
+  double share = heap / (heap + room);
+  int kb = (int)((double)bytes * share / 1024);
+  lua_gc(L, LUA_GCSTEP, kb > 0 ? kb : 1);
+}
+
+void sc__enter(lua_State *L, binding *b) {
+  b->now = L;
+  b->ctx->grad_enabled = b->n_blocks == 0 || mode_of(b, L);
+  if (b->ctx->charged > LOOK_EVERY) pay(L, b);
+}
+
+/* ---- settings ---- */
+
+static int set_inside(lua_State *L) {
+  binding *b = sc__binding(L);
+  snprintf(b->inside, sizeof b->inside, "%s", luaL_checkstring(L, 1));
+  b->inside_length = strlen(b->inside);
+  return 0;
+}
+
+static int manual_seed(lua_State *L) { sc_seed(sc__binding(L)->ctx, (uint64_t)luaL_checkinteger(L, 1)); return 0; }
+static int set_num_threads(lua_State *L) {
+  binding *b = sc__binding(L);
+  lua_Integer n = luaL_checkinteger(L, 1);
+  if (n < 1) return sc__raise_text(L, b, "set_num_threads: expected a positive number, got %lld", (long long)n);
+  sc_set_threads(b->ctx, n > 64 ? 64 : (int)n);
+  return 0;
+}
+static int get_num_threads(lua_State *L) { lua_pushinteger(L, sc_get_threads(sc__binding(L)->ctx)); return 1; }
+static int set_memory_limit(lua_State *L) { sc_set_memory_limit(sc__binding(L)->ctx, (size_t)luaL_optinteger(L, 1, 0)); return 0; }
+
+static int stats(lua_State *L) {
+  sc_stats s;
+  sc_get_stats(sc__binding(L)->ctx, &s);
+  lua_createtable(L, 0, 5);
+  const struct { const char *name; int64_t v; } FIELDS[] = {
+    {"live", s.live_tensors}, {"bytes", s.bytes}, {"peak", s.peak}, {"cached", s.cached}, {"allocations", s.allocations}};
+  for (int i = 0; i < SC_COUNT(FIELDS); i++) { lua_pushinteger(L, FIELDS[i].v); lua_setfield(L, -2, FIELDS[i].name); }
+  return 1;
+}
+
+static int memory_allocated(lua_State *L) { lua_pushinteger(L, atomic_load(&sc__binding(L)->ctx->live_bytes)); return 1; }
+
+/* ---- opening ---- */
+
+static int binding_gc(lua_State *L) {
+  binding *b = lua_touserdata(L, 1);
+  for (int i = 0; i < SC_COUNT(b->place); i++) free(b->place[i].source);
+  if (b->ctx) { b->ctx->locate = NULL; b->ctx->script_hook = NULL; b->ctx->script_backward = NULL; sc_context_free(b->ctx); }
+  b->ctx = NULL;
+  return 0;
+}
+
+/* Every op of the table becomes a function `name` (dots make subtables) and, unless it says no, a method. */
+static void add_ops(lua_State *L, binding *b) {
+  int module = lua_gettop(L);
+  lua_newtable(L);                                   /* ops: name -> function, all of them */
+  int all = lua_gettop(L);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, b->methods_ref);
+  int methods = lua_gettop(L);
+  for (int i = 0; i < b->ctx->ops->n; i++) {
+    sc_opinfo *op = &b->ctx->ops->info[i];
+    lua_pushlightuserdata(L, b);
+    lua_pushlightuserdata(L, op);
+    lua_pushcclosure(L, sc__op_function, 2);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, all, op->name);
+    if (!(op->flags & (SC_OP_FUNCTION | SC_OP_INTERNAL)) && !strchr(op->name, '.')) { lua_pushvalue(L, -1); lua_setfield(L, methods, op->name); }
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  lua_setfield(L, module, "ops");
+}
+
+/* core.op_info(name) -> {signature=, help=, flags=, …}; core.op_names() -> list */
+static int op_info(lua_State *L) {
+  binding *b = sc__binding(L);
+  const sc_opinfo *op = sc__op_find(b->ctx, luaL_checkstring(L, 1));
+  if (!op) return 0;
+  lua_createtable(L, 0, 8);
+  lua_pushstring(L, op->def->signature); lua_setfield(L, -2, "signature");
+  lua_pushstring(L, op->def->help); lua_setfield(L, -2, "help");
+  lua_pushboolean(L, (op->flags & SC_OP_INTERNAL) != 0); lua_setfield(L, -2, "internal");
+  lua_pushboolean(L, op->inplace); lua_setfield(L, -2, "inplace");
+  lua_pushboolean(L, (op->flags & SC_OP_RANDOM) != 0); lua_setfield(L, -2, "random");
+  lua_pushboolean(L, op->def->compose != NULL); lua_setfield(L, -2, "composite");
+  lua_pushboolean(L, sc__op_has_gradient(op)); lua_setfield(L, -2, "has_gradient");
+  if (op->def->no_grad) { lua_pushstring(L, op->def->no_grad); lua_setfield(L, -2, "no_grad"); }
+  lua_createtable(L, op->n_params, 0);
+  for (int i = 0; i < op->n_params; i++) { lua_pushstring(L, op->param[i].name); lua_rawseti(L, -2, i + 1); }
+  lua_setfield(L, -2, "params");
+  lua_pushboolean(L, op->def->pw != NULL); lua_setfield(L, -2, "pointwise");
+  return 1;
+}
+
+static int op_names(lua_State *L) {
+  binding *b = sc__binding(L);
+  lua_createtable(L, b->ctx->ops->n, 0);
+  for (int i = 0; i < b->ctx->ops->n; i++) { lua_pushstring(L, b->ctx->ops->info[i].name); lua_rawseti(L, -2, i + 1); }
+  return 1;
+}
+
+static const luaL_Reg FUNCTIONS[] = {
+  {"set_inside", set_inside}, {"manual_seed", manual_seed}, {"set_num_threads", set_num_threads}, {"get_num_threads", get_num_threads},
+  {"set_memory_limit", set_memory_limit}, {"stats", stats}, {"memory_allocated", memory_allocated}, {"grad_block", grad_block_open},
+  {"is_grad_enabled", is_grad_enabled}, {"op_info", op_info}, {"op_names", op_names}, {"composite", sc__composite}, {NULL, NULL}};
+
+SC_API int luaopen_sconce_core(lua_State *L);
+SC_API int luaopen_sconce_core(lua_State *L) {
+  luaL_checkversion(L);
+  binding *b = lua_newuserdatauv(L, sizeof *b, 0);
+  memset(b, 0, sizeof *b);
+  b->error_ref = LUA_NOREF;
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, binding_gc);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, -2);
+  if (sc_context_new(NULL, &b->ctx) != SC_OK) return luaL_error(L, "sconce: not enough memory");
+  b->ctx->index_base = 1;
+  b->ctx->locate = sc__lua_locate;
+  b->ctx->locate_user = b;
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &KEY);
+  luaL_newmetatable(L, "sconce.grad_block");
+  lua_pushcfunction(L, block_close);
+  lua_setfield(L, -2, "__close");
+  lua_pushcfunction(L, block_close);
+  lua_setfield(L, -2, "__gc");
+  lua_pop(L, 1);
+  lua_newtable(L);
+  luaL_setfuncs(L, FUNCTIONS, 0);
+  sc__open_tensor(L, b);
+  add_ops(L, b);
+  sc__open_autograd(L, b);
+  sc__open_graph(L, b);
+  sc__open_index(L, b);
+  return 1;
+}

@@ -1,0 +1,382 @@
+/* Tensors as userdata: making them from Lua's values and bytes, their properties, reading them back.
+**
+** The box has one user value, for what belongs to the tensor on the script's side (hooks; see autograd.c). */
+#include "binding.h"
+
+#include <stdio.h>
+#include <string.h>
+
+sc_tensor *sc__test_tensor(lua_State *L, binding *b, int at) {
+  if (lua_type(L, at) != LUA_TUSERDATA || !lua_getmetatable(L, at)) return NULL;
+  bool tensor = lua_topointer(L, -1) == b->tensor_meta;
+  lua_pop(L, 1);
+  if (!tensor) return NULL;
+  sc_tensor *t = ((tensor_box *)lua_touserdata(L, at))->t;
+  if (!t) sc__raise_text(L, b, "the tensor has been freed");
+  return t;
+}
+
+sc_tensor *sc__check_tensor(lua_State *L, binding *b, int at, const char *what) {
+  sc_tensor *t = sc__test_tensor(L, b, at);
+  if (!t) sc__raise_text(L, b, "%s: argument %d: expected a tensor, got %s", what, at, luaL_typename(L, at));
+  return t;
+}
+
+/* Takes t, also when Lua has no memory for the box: the box is made first, empty. */
+void sc__push_tensor(lua_State *L, binding *b, sc_tensor *t) {
+  if (!t) { lua_pushnil(L); return; }
+  tensor_box *box = lua_newuserdatauv(L, sizeof *box, 1);
+  box->t = t;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, b->tensor_ref);
+  lua_setmetatable(L, -2);
+}
+
+void sc__push_scalar(lua_State *L, sc_dtype d, const void *at) {
+  sc_scalar v = sc__load(d, at);
+  if (d == SC_BOOL) lua_pushboolean(L, v.i != 0);
+  else if (v.is_int && !(v.is_unsigned && v.i < 0)) lua_pushinteger(L, v.i);
+  else lua_pushnumber(L, v.f);
+}
+
+bool sc__read_dtype(lua_State *L, int at, sc_dtype *out) {
+  return lua_type(L, at) == LUA_TSTRING && sc__dtype_from_name(lua_tostring(L, at), out);
+}
+
+/* ---- from Lua ---- */
+
+typedef struct filling {
+  lua_State *L;
+  binding *b;
+  int64_t dim[SC_MAX_DIMS];
+  int ndim;
+  bool any_float, any_int, any_bool;
+  sc_dtype dtype;
+  char *at;
+  size_t size;
+  const char *problem;
+} filling;
+
+/* The shape is that of the first members; every other must agree (checked when filling). */
+static bool measure(filling *f, int at) {
+  lua_State *L = f->L;
+  lua_pushvalue(L, at);
+  int pushed = 1;
+  while (lua_type(L, -1) == LUA_TTABLE) {
+    if (f->ndim == SC_MAX_DIMS) { f->problem = "the table is nested too deeply"; break; }
+    int64_t n = (int64_t)lua_rawlen(L, -1);
+    f->dim[f->ndim++] = n;
+    if (n == 0) break;
+    if (!lua_checkstack(L, 4)) { f->problem = "the table is nested too deeply"; break; }
+    lua_rawgeti(L, -1, 1);
+    pushed++;
+  }
+  lua_pop(L, pushed);
+  return !f->problem;
+}
+
+static bool kinds(filling *f, int at, int depth) {
+  lua_State *L = f->L;
+  if (depth == f->ndim) {
+    int t = lua_type(L, at);
+    if (t == LUA_TBOOLEAN) f->any_bool = true;
+    else if (t == LUA_TNUMBER && lua_isinteger(L, at)) f->any_int = true;
+    else if (t == LUA_TNUMBER) f->any_float = true;
+    else f->problem = t == LUA_TTABLE ? "the rows have different lengths" : "expected numbers or booleans";
+    return !f->problem;
+  }
+  if (lua_type(L, at) != LUA_TTABLE || (int64_t)lua_rawlen(L, at) != f->dim[depth]) { f->problem = "the rows have different lengths"; return false; }
+  for (int64_t i = 1; i <= f->dim[depth]; i++) {
+    lua_rawgeti(L, at, i);
+    bool ok = kinds(f, lua_gettop(L), depth + 1);
+    lua_pop(L, 1);
+    if (!ok) return false;
+  }
+  return true;
+}
+
+static void store(filling *f, int at, int depth) {
+  lua_State *L = f->L;
+  if (depth == f->ndim) {
+    sc_scalar v = lua_type(L, at) == LUA_TBOOLEAN ? sc__scalar_int(lua_toboolean(L, at))
+                : lua_isinteger(L, at) ? sc__scalar_int(lua_tointeger(L, at)) : sc__scalar_float(lua_tonumber(L, at));
+    sc__store(f->dtype, f->at, v);
+    f->at += f->size;
+    return;
+  }
+  for (int64_t i = 1; i <= f->dim[depth]; i++) {
+    lua_rawgeti(L, at, i);
+    store(f, lua_gettop(L), depth + 1);
+    lua_pop(L, 1);
+  }
+}
+
+/* core.tensor(value, dtype or nil) */
+static int tensor_new(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc_dtype named;
+  bool has = !lua_isnoneornil(L, 2);
+  if (has && !sc__read_dtype(L, 2, &named)) return sc__raise_text(L, b, "tensor: option dtype: expected a dtype such as \"float32\"");
+  sc_tensor *src = sc__test_tensor(L, b, 1), *t;
+  if (src) {                                            /* a copy without a history */
+    sc_dtype d = has ? named : (sc_dtype)src->dtype;
+    if (!src->storage) return sc__raise_text(L, b, "tensor: a symbolic tensor cannot be copied");
+    sc__check(L, b, sc_tensor_new(b->ctx, d, src->ndim, src->dim, &t));
+    sc__tensor_copy(t, src);
+    sc__push_tensor(L, b, t);
+    return 1;
+  }
+  filling f = {.L = L, .b = b};
+  luaL_checkstack(L, SC_MAX_DIMS * 2 + 16, "tensor");
+  if (!measure(&f, 1) || !kinds(&f, 1, 0)) return sc__raise_text(L, b, "tensor: argument 1: %s", f.problem);
+  f.dtype = has ? named : f.any_float ? SC_FLOAT32 : f.any_int ? SC_INT64 : f.any_bool ? SC_BOOL : SC_FLOAT32;
+  f.size = sc_dtype_size(f.dtype);
+  sc__check(L, b, sc_tensor_new(b->ctx, f.dtype, f.ndim, f.dim, &t));
+  f.at = t->data;
+  store(&f, 1, 0);
+  sc__push_tensor(L, b, t);
+  return 1;
+}
+
+/* core.from_string(bytes, shape, dtype) */
+static int from_string(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  size_t length;
+  int64_t dim[SC_MAX_DIMS], numel;
+  if (lua_type(L, 1) != LUA_TSTRING) return sc__raise_text(L, b, "from_string: argument 1 (bytes): expected a string, got %s", luaL_typename(L, 1));
+  const char *bytes = lua_tolstring(L, 1, &length);
+  if (lua_type(L, 2) != LUA_TTABLE) return sc__raise_text(L, b, "from_string: argument 2 (shape): expected a table, got %s", luaL_typename(L, 2));
+  size_t n = lua_rawlen(L, 2);
+  if (n > SC_MAX_DIMS) return sc__raise_text(L, b, "from_string: argument 2 (shape): at most %d dimensions", SC_MAX_DIMS);
+  for (size_t i = 0; i < n; i++) {
+    int ok;
+    lua_rawgeti(L, 2, (lua_Integer)i + 1);
+    dim[i] = lua_tointegerx(L, -1, &ok);
+    lua_pop(L, 1);
+    if (!ok) return sc__raise_text(L, b, "from_string: argument 2 (shape): expected integers");
+  }
+  sc_dtype d = SC_FLOAT32;
+  if (!lua_isnoneornil(L, 3) && !sc__read_dtype(L, 3, &d)) return sc__raise_text(L, b, "from_string: argument 3 (dtype): expected a dtype such as \"float32\"");
+  sc__check(L, b, sc__numel(b->ctx, "from_string", d, (int)n, dim, &numel));
+  if ((size_t)numel * sc_dtype_size(d) != length)
+    return sc__raise_text(L, b, "from_string: the shape needs %lld bytes, the string has %zu", (long long)numel * (long long)sc_dtype_size(d), length);
+  sc_tensor *t;
+  sc__check(L, b, sc_tensor_from_memory(b->ctx, d, (int)n, dim, bytes, &t));
+  sc__push_tensor(L, b, t);
+  return 1;
+}
+
+/* ---- to Lua ---- */
+
+static sc_tensor *with_data(lua_State *L, binding *b, const char *what) {
+  sc_tensor *t = sc__check_tensor(L, b, 1, what);
+  if (!t->storage) sc__raise_text(L, b, "%s: a symbolic tensor has no values while a graph is being recorded", what);
+  return t;
+}
+
+static int item(lua_State *L) {
+  binding *b = lua_touserdata(L, lua_upvalueindex(1));
+  sc_tensor *t = with_data(L, b, "item");
+  if (t->numel != 1) return sc__raise_text(L, b, "item: expected a tensor of one element, got %lld", (long long)t->numel);
+  sc__push_scalar(L, (sc_dtype)t->dtype, t->data);
+  return 1;
+}
+
+static void push_table(lua_State *L, const sc_tensor *t, int d, const char *at) {
+  if (d == t->ndim) { sc__push_scalar(L, (sc_dtype)t->dtype, at); return; }
+  int64_t z = (int64_t)sc_dtype_size((sc_dtype)t->dtype) * sc__stride(t)[d];
+  lua_createtable(L, t->dim[d] < INT32_MAX ? (int)t->dim[d] : 0, 0);
+  for (int64_t i = 0; i < t->dim[d]; i++) {
+    push_table(L, t, d + 1, at + i * z);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+static int totable(lua_State *L) {
+  binding *b = lua_touserdata(L, lua_upvalueindex(1));
+  sc_tensor *t = with_data(L, b, "totable");
+  luaL_checkstack(L, t->ndim * 2 + 8, "totable");
+  push_table(L, t, 0, t->data);
+  return 1;
+}
+
+static int tostring_bytes(lua_State *L) {
+  binding *b = lua_touserdata(L, lua_upvalueindex(1));
+  sc_tensor *t = with_data(L, b, "tostring_bytes");
+  luaL_Buffer buffer;
+  size_t bytes = (size_t)t->numel * sc_dtype_size((sc_dtype)t->dtype);
+  char *to = luaL_buffinitsize(L, &buffer, bytes ? bytes : 1);
+  sc_meta m;
+  sc__meta_set(&m, (sc_dtype)t->dtype, t->ndim, t->dim);
+  if (t->contiguous) {
+    memcpy(to, t->data, bytes);
+  } else {
+    sc_tensor *packed;
+    sc__check(L, b, sc__tensor_packed(t, &packed));
+    memcpy(to, packed->data, bytes);
+    sc_tensor_release(packed);
+  }
+  luaL_pushresultsize(&buffer, bytes);
+  return 1;
+}
+
+/* ---- properties ---- */
+
+static void push_ints(lua_State *L, const int64_t *v, int n) {
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) { lua_pushinteger(L, v[i]); lua_rawseti(L, -2, i + 1); }
+}
+
+static int size(lua_State *L) {
+  binding *b = lua_touserdata(L, lua_upvalueindex(1));
+  sc_tensor *t = sc__check_tensor(L, b, 1, "size");
+  if (lua_isnoneornil(L, 2)) { push_ints(L, t->dim, t->ndim); return 1; }
+  int ok;
+  lua_Integer d = lua_tointegerx(L, 2, &ok);
+  if (!ok) return sc__raise_text(L, b, "size: argument 2 (dim): expected an integer, got %s", luaL_typename(L, 2));
+  lua_Integer k = d < 0 ? d + t->ndim + 1 : d;
+  if (k < 1 || k > t->ndim) return sc__raise_text(L, b, "size: argument 2 (dim): dimension %lld is out of range for %d dimensions", (long long)d, t->ndim);
+  lua_pushinteger(L, t->dim[k - 1]);
+  return 1;
+}
+
+static int stride(lua_State *L) {
+  binding *b = lua_touserdata(L, lua_upvalueindex(1));
+  sc_tensor *t = sc__check_tensor(L, b, 1, "stride");
+  push_ints(L, sc__stride(t), t->ndim);
+  return 1;
+}
+
+static int dim(lua_State *L) { lua_pushinteger(L, sc__check_tensor(L, lua_touserdata(L, lua_upvalueindex(1)), 1, "dim")->ndim); return 1; }
+static int numel(lua_State *L) { lua_pushinteger(L, sc__check_tensor(L, lua_touserdata(L, lua_upvalueindex(1)), 1, "numel")->numel); return 1; }
+static int is_contiguous(lua_State *L) {
+  lua_pushboolean(L, sc__check_tensor(L, lua_touserdata(L, lua_upvalueindex(1)), 1, "is_contiguous")->contiguous);
+  return 1;
+}
+
+static int release(lua_State *L) {
+  tensor_box *box = lua_touserdata(L, 1);
+  sc_tensor *t = box->t;
+  box->t = NULL;
+  sc_tensor_release(t);
+  return 0;
+}
+
+static int length(lua_State *L) {
+  binding *b = lua_touserdata(L, lua_upvalueindex(1));
+  sc_tensor *t = sc__check_tensor(L, b, 1, "#");
+  if (t->ndim == 0) return sc__raise_text(L, b, "#: a 0-dimensional tensor has no length");
+  lua_pushinteger(L, t->dim[0]);
+  return 1;
+}
+
+/* x.name: a method, else a property; x[key] */
+static int get(lua_State *L) {
+  binding *b = lua_touserdata(L, lua_upvalueindex(1));
+  if (lua_type(L, 2) != LUA_TSTRING) return sc__get_index(L, b);
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, lua_upvalueindex(2)) != LUA_TNIL) return 1;
+  lua_pop(L, 1);
+  const char *name = lua_tostring(L, 2);
+  sc_tensor *t = sc__check_tensor(L, b, 1, name);
+  if (strcmp(name, "shape") == 0) push_ints(L, t->dim, t->ndim);
+  else if (strcmp(name, "dtype") == 0) lua_pushstring(L, sc_dtype_name((sc_dtype)t->dtype));
+  else if (strcmp(name, "requires_grad") == 0) lua_pushboolean(L, sc_requires_grad(t));
+  else if (strcmp(name, "ndim") == 0) lua_pushinteger(L, t->ndim);
+  else if (strcmp(name, "is_leaf") == 0) lua_pushboolean(L, !(t->ad && t->ad->node));
+  else if (strcmp(name, "grad") == 0) {
+    sc_tensor *g = sc_grad_of(t);
+    sc__push_tensor(L, b, g ? sc_tensor_retain(g) : NULL);
+  } else if (strcmp(name, "grad_fn") == 0) {
+    sc_edge e = {NULL, 0};
+    if (!(t->flags & SC_T_REQUIRES)) sc__check(L, b, sc__edge_of(t, &e));
+    if (e.node) lua_pushfstring(L, "<%s>", e.node->op ? e.node->op->name : "custom function"); else lua_pushnil(L);
+  } else {
+    lua_pushvalue(L, 2);                                /* what the Lua side adds */
+    lua_gettable(L, lua_upvalueindex(3));
+    if (lua_isfunction(L, -1)) { lua_pushvalue(L, 1); lua_call(L, 1, 1); }
+  }
+  return 1;
+}
+
+static int set(lua_State *L) {
+  binding *b = lua_touserdata(L, lua_upvalueindex(1));
+  if (lua_type(L, 2) != LUA_TSTRING) return sc__set_index(L, b);
+  const char *name = lua_tostring(L, 2);
+  sc_tensor *t = sc__check_tensor(L, b, 1, name);
+  if (strcmp(name, "requires_grad") == 0) { sc__check(L, b, sc_set_requires_grad(t, lua_toboolean(L, 3))); return 0; }
+  if (strcmp(name, "grad") == 0) {
+    sc_tensor *g = lua_isnil(L, 3) ? NULL : sc__check_tensor(L, b, 3, "grad");
+    if (g && (g->ndim != t->ndim || memcmp(g->dim, t->dim, (size_t)t->ndim * 8) != 0 || g->dtype != t->dtype))
+      return sc__raise_text(L, b, "grad: the gradient must have the tensor's shape and dtype");
+    if (!g && !t->ad) return 0;
+    if (!sc__autograd(t)) return sc__raise(L, b);
+    if (g) sc_tensor_retain(g);
+    sc_tensor_release(t->ad->grad);
+    t->ad->grad = g;
+    return 0;
+  }
+  return sc__raise_text(L, b, "a tensor has no field \"%s\" that can be set", name);
+}
+
+/* The metamethods that are ops. */
+static const struct { const char *event, *op; } OPERATORS[] = {{"__add", "add"}, {"__sub", "sub"}, {"__mul", "mul"}, {"__div", "div"},
+  {"__unm", "neg"}, {"__pow", "pow"}, {"__mod", "remainder"}, {"__idiv", "floor_divide"}, {"__band", "bitwise_and"},
+  {"__bor", "bitwise_or"}, {"__bxor", "bitwise_xor"}, {"__shl", "bitwise_left_shift"}, {"__shr", "bitwise_right_shift"}, {"__bnot", "bitwise_not"}};
+
+/* Lua gives unary events the operand twice. */
+static int operator_call(lua_State *L) {
+  const sc_opinfo *op = lua_touserdata(L, lua_upvalueindex(2));
+  lua_settop(L, op->n_in);
+  return sc__call_op(L, lua_touserdata(L, lua_upvalueindex(1)), op);
+}
+
+static const luaL_Reg METHODS[] = {{"item", item}, {"totable", totable}, {"tolist", totable}, {"tostring_bytes", tostring_bytes}, {"size", size},
+  {"stride", stride}, {"dim", dim}, {"numel", numel}, {"is_contiguous", is_contiguous}, {"free", release}, {NULL, NULL}};
+static const luaL_Reg FUNCTIONS[] = {{"tensor", tensor_new}, {"from_string", from_string}, {NULL, NULL}};
+
+static int is_tensor(lua_State *L) {
+  binding *b = sc__binding(L);
+  bool tensor = lua_type(L, 1) == LUA_TUSERDATA && lua_getmetatable(L, 1) && lua_topointer(L, -1) == b->tensor_meta;
+  lua_pushboolean(L, tensor);
+  return 1;
+}
+
+void sc__open_tensor(lua_State *L, binding *b) {
+  int module = lua_gettop(L);
+  lua_newtable(L);                                      /* methods */
+  lua_pushvalue(L, -1);
+  b->methods_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  int methods = lua_gettop(L);
+  lua_pushlightuserdata(L, b);
+  luaL_setfuncs(L, METHODS, 1);
+  lua_newtable(L);                                      /* properties that the Lua side adds */
+  int properties = lua_gettop(L);
+  luaL_newmetatable(L, "sconce.tensor");
+  b->tensor_meta = lua_topointer(L, -1);
+  lua_pushvalue(L, -1);
+  b->tensor_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  int meta = lua_gettop(L);
+  lua_pushcfunction(L, release); lua_setfield(L, meta, "__gc");
+  lua_pushcfunction(L, release); lua_setfield(L, meta, "__close");
+  lua_pushlightuserdata(L, b); lua_pushvalue(L, methods); lua_pushvalue(L, properties);
+  lua_pushcclosure(L, get, 3); lua_setfield(L, meta, "__index");
+  lua_pushlightuserdata(L, b); lua_pushcclosure(L, set, 1); lua_setfield(L, meta, "__newindex");
+  lua_pushlightuserdata(L, b); lua_pushcclosure(L, length, 1); lua_setfield(L, meta, "__len");
+  for (int i = 0; i < SC_COUNT(OPERATORS); i++) {
+    const sc_opinfo *op = sc__op_find(b->ctx, OPERATORS[i].op);
+    if (!op) continue;
+    lua_pushlightuserdata(L, b);
+    lua_pushlightuserdata(L, (void *)op);
+    lua_pushcclosure(L, operator_call, 2);
+    lua_setfield(L, meta, OPERATORS[i].event);
+  }
+  lua_pushvalue(L, meta); lua_setfield(L, module, "tensor_meta");
+  lua_pushvalue(L, methods); lua_setfield(L, module, "methods");
+  lua_pushvalue(L, properties); lua_setfield(L, module, "properties");
+  lua_settop(L, module);
+  luaL_setfuncs(L, FUNCTIONS, 0);
+  lua_pushcfunction(L, is_tensor);
+  lua_setfield(L, module, "is_tensor");
+}

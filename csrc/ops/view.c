@@ -1,0 +1,272 @@
+/* Views: ops whose result shares the input's storage, and the few that put a view's gradient back. */
+#include "ops.h"
+
+#include <string.h>
+
+static void view_of(sc_meta *m, const sc_tensor *t) {
+  sc__meta_like(m, t);
+  memcpy(m->stride, sc__stride(t), (size_t)t->ndim * 8);
+  m->offset = 0;
+}
+
+/* ---- expand(x, size) ---- */
+static sc_status expand_infer(sc_call *c) {
+  const sc_tensor *x = c->in[0];
+  const sc_attr *size = &c->attr[0];
+  sc_meta *m = &c->meta[0];
+  char a[200];
+  if (size->n < x->ndim || size->n > SC_MAX_DIMS)
+    return sc__bad_attr(c, 0, "expected at least %d sizes, got %d", x->ndim, size->n);
+  m->dtype = (sc_dtype)x->dtype;
+  m->ndim = size->n;
+  m->offset = 0;
+  for (int i = 0; i < size->n; i++) {
+    int d = i - (size->n - x->ndim);
+    int64_t want = size->v[i], have = d < 0 ? 1 : x->dim[d];
+    if (want == -1 && d >= 0) want = have;
+    if (want < 0 || (have != want && have != 1))
+      return sc__bad_attr(c, 0, "size %lld at dimension %d does not fit the shape %s", (long long)want, i + c->ctx->index_base,
+                          sc__shape_text(x->ndim, x->dim, a, sizeof a));
+    m->dim[i] = want;
+    m->stride[i] = have == 1 && want != 1 ? 0 : d < 0 ? 0 : sc__stride(x)[d];
+  }
+  return SC_OK;
+}
+
+/* ---- unreduce(dy, size, dim, keepdim): expands a reduction's gradient over the dims that were reduced; size: of the input ---- */
+static sc_status unreduce_infer(sc_call *c) {
+  const sc_tensor *dy = c->in[0];
+  const sc_attr *size = &c->attr[0];
+  sc_meta *m = &c->meta[0];
+  bool reduced[SC_MAX_DIMS];
+  SC_TRY(sc__dims(c, 1, size->n, reduced));
+  bool keep = c->attr[2].i;
+  m->dtype = (sc_dtype)dy->dtype;
+  m->ndim = size->n;
+  m->offset = 0;
+  int at = 0;
+  for (int i = 0; i < size->n; i++) {
+    m->dim[i] = size->v[i];
+    bool present = !reduced[i] || keep;
+    if (present && at >= dy->ndim) return sc__bad_call(c, "the gradient has too few dimensions");
+    m->stride[i] = reduced[i] || dy->dim[at] == 1 ? 0 : sc__stride(dy)[at];
+    if (present) at++;
+  }
+  return SC_OK;
+}
+
+/* ---- transpose(x, dim0, dim1), permute(x, dims) ---- */
+static sc_status transpose_infer(sc_call *c) {
+  const sc_tensor *x = c->in[0];
+  sc_meta *m = &c->meta[0];
+  int a, b;
+  SC_TRY(sc__dim(c, 0, x->ndim, &a));
+  SC_TRY(sc__dim(c, 1, x->ndim, &b));
+  view_of(m, x);
+  if (x->ndim == 0) return SC_OK;
+  int64_t d = m->dim[a], s = m->stride[a];
+  m->dim[a] = m->dim[b]; m->stride[a] = m->stride[b];
+  m->dim[b] = d; m->stride[b] = s;
+  return SC_OK;
+}
+
+/* ---- reshape(x, shape), view(x, shape) ---- */
+
+/* Sizes with at most one -1 worked out. */
+static sc_status resolve(sc_call *c, int64_t numel, sc_meta *m) {
+  const sc_attr *size = &c->attr[0];
+  char a[200];
+  int open = -1;
+  int64_t known = 1;
+  m->ndim = size->n;
+  if (size->n > SC_MAX_DIMS) return sc__bad_attr(c, 0, "at most %d dimensions", SC_MAX_DIMS);
+  for (int i = 0; i < size->n; i++) {
+    m->dim[i] = size->v[i];
+    if (size->v[i] == -1 && open < 0) { open = i; continue; }
+    if (size->v[i] < 0 || !sc__mul(known, size->v[i], &known))
+      return sc__bad_attr(c, 0, "shape %s is not possible", sc__shape_text(size->n, size->v, a, sizeof a));
+  }
+  if (open >= 0) {
+    if (known == 0 || numel % known != 0)
+      return sc__bad_attr(c, 0, "shape %s does not fit %lld elements", sc__shape_text(size->n, size->v, a, sizeof a), (long long)numel);
+    m->dim[open] = numel / known;
+  } else if (known != numel) {
+    return sc__bad_attr(c, 0, "shape %s does not fit %lld elements", sc__shape_text(size->n, size->v, a, sizeof a), (long long)numel);
+  }
+  return SC_OK;
+}
+
+/* Strides that give x's elements the new sizes without a copy; false: there are none. Groups of x's dims that run on into each
+** other are matched with groups of new dims of the same product. */
+static bool restride(const sc_tensor *x, sc_meta *m) {
+  if (x->numel == 0) { sc__contiguous_strides(m->ndim, m->dim, m->stride); return true; }
+  int d = m->ndim - 1;
+  int64_t group = 1, fill = 1, base = 1;
+  bool fresh = true;
+  for (int i = x->ndim - 1; i >= -1; i--) {
+    if (i >= 0 && x->dim[i] == 1) continue;
+    bool runs_on = i >= 0 && !fresh && sc__stride(x)[i] == base * group;
+    if (!runs_on && !fresh) {                         /* the group is complete: hand it out */
+      while (d >= 0 && (fill < group || m->dim[d] == 1)) {
+        m->stride[d] = base * fill;
+        fill *= m->dim[d--];
+      }
+      if (fill != group) return false;
+    }
+    if (i < 0) break;
+    if (!runs_on) { base = sc__stride(x)[i]; group = 1; fill = 1; fresh = false; }
+    group *= x->dim[i];
+  }
+  for (; d >= 0; d--) m->stride[d] = 1;
+  return true;
+}
+
+static sc_status view_infer(sc_call *c) {
+  sc_tensor *x = c->in[0];
+  sc_meta *m = &c->meta[0];
+  m->dtype = (sc_dtype)x->dtype;
+  m->offset = 0;
+  SC_TRY(resolve(c, x->numel, m));
+  char a[200];
+  if (!restride(x, m))
+    return sc__bad_attr(c, 0, "the strides of a tensor of shape %s that is not contiguous do not allow this view; use reshape or contiguous",
+                        sc__shape_text(x->ndim, x->dim, a, sizeof a));
+  return SC_OK;
+}
+
+static sc_status reshape_compose(sc_call *c) {
+  sc_tensor *x = c->in[0], *packed = NULL;
+  sc_meta m;
+  SC_TRY(resolve(c, x->numel, &m));
+  if (!restride(x, &m)) SC_TRY(sc__op1(c->ctx, "clone", x, &packed));
+  sc_attr size = sc__ints(m.dim, m.ndim);
+  sc_tensor *src = packed ? packed : x;
+  sc_status s = sc__op(c->ctx, "view", &src, 1, &size, 1, &c->out[0]);
+  sc_tensor_release(packed);
+  c->n_out = s == SC_OK;
+  return s;
+}
+
+/* ---- as_strided(x, size, stride, storage_offset) ---- */
+static sc_status as_strided_infer(sc_call *c) {
+  sc_tensor *x = c->in[0];
+  const sc_attr *size = &c->attr[0], *stride = &c->attr[1];
+  sc_meta *m = &c->meta[0];
+  if (size->n != stride->n) return sc__bad_attr(c, 1, "expected as many strides as sizes (%d), got %d", size->n, stride->n);
+  if (size->n > SC_MAX_DIMS) return sc__bad_attr(c, 0, "at most %d dimensions", SC_MAX_DIMS);
+  m->dtype = (sc_dtype)x->dtype;
+  m->ndim = size->n;
+  m->offset = c->attr[2].i;
+  int64_t z = (int64_t)sc_dtype_size(m->dtype), reach = 0, numel;
+  SC_TRY(sc__numel(c->ctx, c->op->name, m->dtype, size->n, size->v, &numel));
+  for (int i = 0; i < size->n; i++) {
+    int64_t far;
+    m->dim[i] = size->v[i];
+    m->stride[i] = stride->v[i];
+    if (stride->v[i] < 0) return sc__bad_attr(c, 1, "negative strides are not supported");
+    if (size->v[i] < 2) continue;
+    if (!sc__mul(size->v[i] - 1, stride->v[i], &far) || __builtin_add_overflow(reach, far, &reach))
+      return sc__bad_attr(c, 1, "the view lies outside the storage");
+  }
+  /* offset counts from x's first element; the storage's own begin and end are the limits */
+  int64_t before = x->storage ? (x->data - (char *)x->storage->data) / z : 0;
+  int64_t whole = x->storage ? (int64_t)x->storage->bytes / z : x->numel;
+  int64_t first, end;
+  if (m->offset < 0 || __builtin_add_overflow(before, m->offset, &first) || __builtin_add_overflow(first, reach, &end) ||
+      (numel ? end >= whole : first > whole))
+    return sc__bad_call(c, "the view lies outside the storage of %lld elements", (long long)whole);
+  return SC_OK;
+}
+
+/* ---- as_strided_scatter(x, src, size, stride, offset): a copy of x with a region replaced ---- */
+static sc_status scatter_infer(sc_call *c) {
+  sc__meta_like(&c->meta[0], c->in[0]);
+  return SC_OK;
+}
+
+static sc_status scatter_run(sc_call *c) {
+  SC_TRY(sc__tensor_copy(c->out[0], c->in[0]));
+  sc_meta m;
+  sc__meta_set(&m, (sc_dtype)c->in[0]->dtype, c->attr[0].n, c->attr[0].v);
+  memcpy(m.stride, c->attr[1].v, (size_t)c->attr[1].n * 8);
+  m.offset = c->attr[2].i;
+  sc_tensor *region;
+  SC_TRY(sc__tensor_view(c->out[0], &m, &region));
+  sc_status s = sc__tensor_copy(region, c->in[1]);
+  sc_tensor_release(region);
+  return s;
+}
+
+static sc_status scatter_backward(sc_grad_call *g) {
+  sc_status s = SC_OK;
+  if (g->wanted[0]) {
+    sc_tensor *zero;
+    sc_attr full[3] = {sc__ints(g->attr[0].v, g->attr[0].n), sc__float(0), sc__dtype((sc_dtype)g->dy[0]->dtype)};
+    SC_TRY(sc__op(g->ctx, "full", NULL, 0, full, 3, &zero));
+    s = sc__op(g->ctx, "as_strided_scatter", (sc_tensor *[]){g->dy[0], zero}, 2, g->attr, 3, &g->dx[0]);
+    sc_tensor_release(zero);
+  }
+  if (s == SC_OK && g->wanted[1]) {
+    sc_tensor *packed;
+    SC_TRY(sc__op1(g->ctx, "contiguous", g->dy[0], &packed));
+    s = sc__op(g->ctx, "as_strided", &packed, 1, g->attr, 3, &g->dx[1]);
+    sc_tensor_release(packed);
+  }
+  return s;
+}
+
+/* ---- as_strided_backward(dy, size, stride, offset): dy added into zeros of the input's size, where as_strided had read ---- */
+static sc_status unstride_infer(sc_call *c) {
+  sc__meta_set(&c->meta[0], (sc_dtype)c->in[0]->dtype, c->attr[0].n, c->attr[0].v);
+  return SC_OK;
+}
+
+static void add_elements(sc_tensor *into, const sc_tensor *from, int d, char *to, const char *at) {
+  int64_t z = (int64_t)sc_dtype_size((sc_dtype)into->dtype);
+  if (d == into->ndim) {
+    sc_scalar a = sc__load((sc_dtype)into->dtype, to), b = sc__load((sc_dtype)from->dtype, at);
+    sc__store((sc_dtype)into->dtype, to, a.is_int ? sc__scalar_int((int64_t)((uint64_t)a.i + (uint64_t)b.i)) : sc__scalar_float(a.f + b.f));
+    return;
+  }
+  for (int64_t i = 0; i < into->dim[d]; i++)
+    add_elements(into, from, d + 1, to + i * sc__stride(into)[d] * z, at + i * sc__stride(from)[d] * z);
+}
+
+static sc_status unstride_run(sc_call *c) {
+  sc_tensor *out = c->out[0], *dy = c->in[0], *region;
+  memset(out->data, 0, (size_t)out->numel * sc_dtype_size((sc_dtype)out->dtype));
+  sc_meta m;
+  sc__meta_set(&m, (sc_dtype)dy->dtype, dy->ndim, dy->dim);
+  memcpy(m.stride, c->attr[1].v, (size_t)c->attr[1].n * 8);
+  m.offset = c->attr[2].i;
+  SC_TRY(sc__tensor_view(out, &m, &region));
+  sc_status s = SC_OK;
+  if (sc__tensor_self_overlap(region)) add_elements(region, dy, 0, region->data, dy->data);
+  else s = sc__tensor_copy(region, dy);
+  sc_tensor_release(region);
+  return s;
+}
+
+static sc_status alias_infer(sc_call *c) { view_of(&c->meta[0], c->in[0]); return SC_OK; }
+
+const sc_op sc__ops_view[] = {
+  {"expand(x, size: shape)", "x with dims of size 1 (and new leading dims) repeated, as a view. -1 keeps a size.", SC_OP_VIEW,
+   .infer = expand_infer, .grad = {"sum_to_size(dy, shape(x))"}},
+  {"unreduce(dy, size: shape, dim: dim[]?, keepdim: bool = false)", "A reduction's gradient, expanded to the input's size.",
+   SC_OP_VIEW | SC_OP_INTERNAL, .infer = unreduce_infer, .grad = {"sum(dy, dim, keepdim)"}},
+  {"transpose(x, dim0: dim, dim1: dim)", "x with two dimensions swapped, as a view.", SC_OP_VIEW, .infer = transpose_infer,
+   .grad = {"transpose(dy, dim0, dim1)"}},
+  {"view(x, size: shape)", "x with other sizes and the same elements, never a copy; one size may be -1.", SC_OP_VIEW, .infer = view_infer,
+   .grad = {"reshape(dy, shape(x))"}},
+  {"reshape(x, shape: shape)", "x with other sizes and the same elements: a view where possible, else a copy; one size may be -1.", 0,
+   .compose = reshape_compose},
+  {"as_strided(x, size: shape, stride: int[], storage_offset: int = 0)",
+   "A view with these sizes and strides (in elements), offset from x's first element.\nErrors: the view reaches outside the storage.",
+   SC_OP_VIEW, .infer = as_strided_infer, .grad = {"as_strided_backward(dy, shape(x), stride, storage_offset)"}},
+  {"as_strided_backward(dy, size: shape, stride: int[], storage_offset: int = 0)", "as_strided's gradient.", SC_OP_INTERNAL,
+   .infer = unstride_infer, .run = unstride_run, .grad = {"as_strided(contiguous(dy), shape(dy), stride, storage_offset)"}},
+  {"as_strided_scatter(x, src, size: shape, stride: int[], storage_offset: int = 0)", "A copy of x with the elements that as_strided names replaced by src.",
+   SC_OP_SAVE_NO_IN | SC_OP_SAVE_NO_OUT, .infer = scatter_infer, .run = scatter_run, .backward = scatter_backward},
+  {"detach(x)", "x without its history; shares memory.", SC_OP_VIEW | SC_OP_DETACH, .infer = alias_infer, .no_grad = "it is what cuts the history"},
+};
+const int sc__ops_view_count = SC_COUNT(sc__ops_view);

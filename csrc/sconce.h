@@ -1,0 +1,164 @@
+/* sconce: an embeddable deep-learning runtime. This is the only header a host includes.
+**
+** A *context* owns everything: memory, threads, random numbers, the op table and the text of the last error. Two contexts
+** never touch each other, so two threads may each use their own at the same time; one context is used by one thread at a time.
+**
+** A *tensor* is a reference-counted view (dtype, shape, strides) of a reference-counted storage. Everything here is 0-based.
+**
+** An *op* is called by name with tensors and attributes. When an input asks for gradients, the call is remembered on a tape
+** that `sc_backward` walks. When an input is symbolic (it belongs to a graph), nothing is computed: the call becomes a node
+** of that graph, to be run many times by `sc_graph_run`.
+**
+** Words used for ownership: *new* (the caller releases it), *borrowed* (valid until the named thing changes or dies),
+** *takes* (the callee releases it, also on failure), *may fail* (look at the status; the text is in `sc_error(ctx)`).
+**
+** A complete program:
+**
+**     sc_context *ctx;
+**     if (sc_context_new(NULL, &ctx) != SC_OK) return 1;
+**     float data[] = {1, 2, 3, 4};
+**     int64_t shape[] = {2, 2};
+**     sc_tensor *x, *y;
+**     sc_tensor_from_memory(ctx, SC_FLOAT32, 2, shape, data, &x);       // copies
+**     sc_tensor *in[] = {x, x};
+**     sc_op_call(ctx, "matmul", in, 2, NULL, 0, &y, 1);
+**     const float *r = sc_tensor_data(y);                                // r[0] == 7
+**     sc_tensor_release(x); sc_tensor_release(y);
+**     sc_context_free(ctx);
+*/
+#ifndef SCONCE_H
+#define SCONCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(_WIN32)
+#define SC_API __declspec(dllexport)
+#else
+#define SC_API __attribute__((visibility("default")))
+#endif
+
+#define SC_VERSION "0.1.0"
+#define SC_MAX_DIMS 64
+
+typedef enum sc_status {
+  SC_OK,
+  SC_EINVAL,   /* the caller's arguments are wrong */
+  SC_ENOMEM,   /* the machine or the context's limit refused memory */
+  SC_EIO,      /* a file could not be read or written */
+  SC_EFORMAT   /* a file is not what it says */
+} sc_status;
+
+typedef enum sc_dtype {
+  SC_FLOAT32, SC_FLOAT64, SC_FLOAT16, SC_BFLOAT16,
+  SC_INT8, SC_UINT8, SC_INT16, SC_INT32, SC_INT64, SC_BOOL,
+  SC_UINT16, SC_UINT32, SC_UINT64,
+  SC_DTYPES
+} sc_dtype;
+
+typedef struct sc_context sc_context;
+typedef struct sc_tensor sc_tensor;
+typedef struct sc_graph sc_graph;
+
+/* ---- context ---- */
+
+/* The host's memory functions; `resize` is not needed. Both are called from any of the context's threads. */
+typedef struct sc_allocator {
+  void *(*alloc)(void *user, size_t bytes);              /* 64-byte aligned, or NULL */
+  void (*release)(void *user, void *block, size_t bytes);
+  void *user;
+} sc_allocator;
+
+typedef struct sc_options {
+  sc_allocator allocator;      /* zeros: the C library's */
+  size_t memory_limit;         /* bytes of live blocks; 0: none */
+  int threads;                 /* 0: the number of cores */
+  bool keep_blas_threads;      /* true: leave OpenBLAS's process-wide thread setting to the host */
+} sc_options;
+
+typedef struct sc_stats {
+  int64_t live_tensors;        /* storages alive */
+  int64_t bytes;               /* bytes of storages alive */
+  int64_t peak;                /* the most `bytes` has been */
+  int64_t cached;              /* freed bytes kept for reuse */
+  int64_t allocations;         /* blocks asked of the host's allocator, ever */
+} sc_stats;
+
+SC_API sc_status sc_context_new(const sc_options *options, sc_context **out);  /* new; may fail; options may be NULL */
+SC_API void sc_context_free(sc_context *ctx);           /* tensors that are still alive stay valid until released */
+SC_API const char *sc_error(const sc_context *ctx);     /* borrowed: until the next failing call */
+SC_API void sc_get_stats(const sc_context *ctx, sc_stats *out);
+SC_API void sc_set_memory_limit(sc_context *ctx, size_t bytes);
+SC_API void sc_set_threads(sc_context *ctx, int n);     /* 0: the number of cores */
+SC_API int sc_get_threads(const sc_context *ctx);
+SC_API void sc_trim(sc_context *ctx);                   /* gives cached blocks back to the host */
+SC_API void sc_seed(sc_context *ctx, uint64_t seed);
+
+/* ---- tensors ---- */
+
+SC_API sc_status sc_tensor_new(sc_context *ctx, sc_dtype dtype, int ndim, const int64_t *shape, sc_tensor **out); /* new, uninitialised */
+SC_API sc_status sc_tensor_from_memory(sc_context *ctx, sc_dtype dtype, int ndim, const int64_t *shape, const void *data,
+                                       sc_tensor **out); /* new; copies */
+/* new; uses the caller's memory until `release(user)` is called (it may be NULL) */
+SC_API sc_status sc_tensor_wrap(sc_context *ctx, sc_dtype dtype, int ndim, const int64_t *shape, void *data,
+                                void (*release)(void *user), void *user, sc_tensor **out);
+SC_API sc_tensor *sc_tensor_retain(sc_tensor *t);
+SC_API void sc_tensor_release(sc_tensor *t);            /* NULL is fine */
+SC_API sc_dtype sc_tensor_dtype(const sc_tensor *t);
+SC_API int sc_tensor_ndim(const sc_tensor *t);
+SC_API const int64_t *sc_tensor_shape(const sc_tensor *t);   /* borrowed from t */
+SC_API const int64_t *sc_tensor_stride(const sc_tensor *t);  /* borrowed from t; in elements */
+SC_API int64_t sc_tensor_numel(const sc_tensor *t);
+SC_API void *sc_tensor_data(const sc_tensor *t);        /* the first element; NULL for a symbolic tensor */
+SC_API bool sc_tensor_is_contiguous(const sc_tensor *t);
+SC_API const char *sc_dtype_name(sc_dtype dtype);
+SC_API size_t sc_dtype_size(sc_dtype dtype);
+
+/* ---- ops ---- */
+
+typedef enum sc_attr_kind { SC_ATTR_NONE, SC_ATTR_INT, SC_ATTR_FLOAT, SC_ATTR_BOOL, SC_ATTR_STRING, SC_ATTR_DTYPE, SC_ATTR_INTS,
+                            SC_ATTR_FLOATS, SC_ATTR_GENERATOR } sc_attr_kind;
+typedef struct sc_attr {
+  sc_attr_kind kind;
+  int32_t n;                   /* length of v and fv */
+  union {
+    int64_t i;
+    double f;
+    const char *s;
+    const int64_t *v;
+    const double *fv;
+    void *p;
+  };
+} sc_attr;
+typedef struct sc_named_attr { const char *name; sc_attr value; } sc_named_attr;
+
+/* Calls the op `name`. Attributes that are not named take their defaults. out: new, n_out of them. */
+SC_API sc_status sc_op_call(sc_context *ctx, const char *name, sc_tensor *const *in, int n_in, const sc_named_attr *attrs,
+                            int n_attrs, sc_tensor **out, int n_out);
+
+/* ---- gradients ---- */
+
+SC_API sc_status sc_set_requires_grad(sc_tensor *t, bool on);
+SC_API bool sc_requires_grad(const sc_tensor *t);
+SC_API sc_tensor *sc_grad_of(const sc_tensor *t);       /* borrowed from t; NULL when there is none */
+/* Gradients of y (of its sum, weighted by dy unless that is NULL) are added to the leaves. */
+SC_API sc_status sc_backward(sc_tensor *y, sc_tensor *dy, bool retain_graph);
+
+/* ---- graphs ---- */
+
+SC_API sc_status sc_graph_new(sc_context *ctx, sc_graph **out);
+SC_API void sc_graph_release(sc_graph *g);
+SC_API sc_status sc_graph_input(sc_graph *g, const char *name, sc_dtype dtype, int ndim, const int64_t *shape, sc_tensor **out);
+SC_API sc_status sc_graph_output(sc_graph *g, const char *name, sc_tensor *t);
+/* in: one tensor per input, in order of definition. out: new, one per output. */
+SC_API sc_status sc_graph_run(sc_graph *g, sc_tensor *const *in, int n_in, sc_tensor **out, int n_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
