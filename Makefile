@@ -34,7 +34,68 @@ $(BUILD)/libsconce.so: $(ENGINE_O)
 
 -include $(ENGINE_O:.o=.d) $(BINDING_O:.o=.d)
 
-clean:
-	rm -rf $(BUILD)
+# ---- what people call ----
+LUA_ENV = LUA_PATH='lua/?.lua;lua/?/init.lua;./?.lua;;' LUA_CPATH='$(BUILD)/?.so;;'
 
-.PHONY: all clean
+demo:
+	@sh .ci/setup demo
+	@$(MAKE) -s all
+	$(LUA_ENV) $(LUA) examples/fashion.lua
+
+# Every spec; the last line says so when everything passed.
+test:
+	@sh .ci/setup test
+	@$(MAKE) -s all
+	busted
+	busted --run=slow --tags=slow
+	@echo "test: everything passed"
+
+example:
+	$(LUA_ENV) $(LUA) examples/$(NAME).lua
+
+repl:
+	$(LUA_ENV) $(LUA) -i -e 'sc = require "sconce"'
+
+lint:
+	luacheck -q lua spec examples bench
+	$(MAKE) -s BUILD=$(BUILD)/lint EXTRA=-Werror $(BUILD)/lint/sconce/core.so
+	cppcheck -q --std=c11 --error-exitcode=1 --enable=warning,portability --inline-suppr --suppressions-list=.ci/cppcheck -j2 -Icsrc $(ENGINE) $(BINDING)
+
+SAN = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
+sanitize:
+	@sh .ci/setup test
+	$(MAKE) -s BUILD=$(BUILD)/sanitize CFLAGS='$(SAN)' LDFLAGS='-fsanitize=address,undefined' $(BUILD)/sanitize/sconce/core.so
+	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
+	  LUA_CPATH='$(BUILD)/sanitize/?.so;;' busted --cpath='$(BUILD)/sanitize/?.so' --exclude-tags=slow,rss
+
+bench:
+	@sh .ci/setup build
+	@$(MAKE) -s all
+	$(LUA_ENV) $(LUA) bench/run.lua '$(ONLY)' $(or $(PAIRS),5)
+
+# ---- installing ----
+LUADIR ?= $(PREFIX)/share/lua/5.4
+LIBDIR ?= $(PREFIX)/lib/lua/5.4
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	install -m 644 csrc/sconce.h $(DESTDIR)$(PREFIX)/include/
+	install -m 644 $(BUILD)/libsconce.a $(DESTDIR)$(PREFIX)/lib/
+	install -m 755 $(BUILD)/libsconce.so $(DESTDIR)$(PREFIX)/lib/
+	printf 'prefix=%s\nName: sconce\nDescription: deep-learning runtime\nVersion: 0.1.0\nCflags: -I$${prefix}/include\nLibs: -L$${prefix}/lib -lsconce\nLibs.private: $(LIBS)\n' '$(PREFIX)' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/sconce.pc
+	$(MAKE) -s rock-install LUADIR='$(DESTDIR)$(LUADIR)' LIBDIR='$(DESTDIR)$(LIBDIR)'
+
+rock: $(BUILD)/sconce/core.so
+
+rock-install: rock
+	install -d '$(LIBDIR)/sconce' '$(LUADIR)'
+	install -m 755 $(BUILD)/sconce/core.so '$(LIBDIR)/sconce/'
+	cd lua && find sconce -name '*.lua' -exec install -D -m 644 '{}' '$(LUADIR)/{}' ';'
+
+help:
+	@echo "make demo | test | lint | sanitize | hostile | bench [ONLY=pattern] | example NAME=trees | repl | install PREFIX=/usr/local"
+
+clean:
+	rm -rf $(BUILD) build-rock
+
+.PHONY: all demo test example repl lint sanitize bench install rock rock-install help clean
