@@ -59,5 +59,6 @@ print(string.format("| workload | sconce | %s | ratio |", version and "PyTorch "
 print("|---|---|---|---|")
 for _, name in ipairs(order) do
   local r = median(ratios[name])
-  print(string.format("| %s | %s | %s | %s |", name, shown(median(ours[name])), shown(median(peers[name])), r and string.format("%.2f", r) or ""))
+  local ratio = r and string.format("%.2f", r) or ""
+  print(string.format("| %s | %s | %s | %s |", name, shown(median(ours[name])), shown(median(peers[name])), ratio))
 end

@@ -122,7 +122,8 @@ local function train(name, model, inputs, labels, optimizer)
     local xs, ys = inputs(models), labels()
     local many = type(xs) == "table"
     local p = net:parameters()
-    local opt = optimizer == "adamw" and optim.AdamW(p, { lr = 1e-3, weight_decay = 0.1 }) or optimizer == "adam" and optim.Adam(p, { lr = 1e-3 })
+    local opt = optimizer == "adamw" and optim.AdamW(p, { lr = 1e-3, weight_decay = 0.1 })
+      or optimizer == "adam" and optim.Adam(p, { lr = 1e-3 })
       or optim.SGD(p, { lr = 0.01, momentum = 0.9 })
     local i = 0
     return function()

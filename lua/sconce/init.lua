@@ -9,15 +9,27 @@ local sc = {
   autograd = {}, linalg = {}, special = {}, fft = {},
 }
 --- Ops under `nn.functional`; whatever is not there is looked up among the plain ops, so `F.relu` is `sc.relu`.
-sc.functional = setmetatable({}, { __index = sc })
+sc.functional = {}
+
+--- A name that is not there: nil, or an error with the nearest names when it looks like a slip.
+local function missing(what, name, ...) return require("sconce.help").missing(what, name, ...) end
 
 local lazy = { nn = "sconce.nn", optim = "sconce.optim", data = "sconce.data" }
 setmetatable(sc, { __index = function(t, name)
-  if not lazy[name] then return nil end
+  if not lazy[name] then return missing("sconce", name, t, lazy) end
   local module = require(lazy[name])
   rawset(t, name, module)
   return module
 end })
+setmetatable(sc.functional, { __index = function(t, name)
+  local plain = rawget(sc, name)
+  if plain ~= nil then return plain end
+  return missing("nn.functional", name, t, sc)
+end })
+setmetatable(core.properties, { __index = function(t, name) return missing("a tensor", name, core.methods, t) end })
+
+function sc.help(name) return require("sconce.help").help(name) end
+function sc.apropos(word) return require("sconce.help").apropos(word) end
 
 for _, name in ipairs { "from_string", "manual_seed", "set_num_threads", "get_num_threads", "memory_allocated", "stats",
   "is_grad_enabled", "is_tensor", "grad", "graph" } do
