@@ -220,6 +220,7 @@ static bool read_attr(reader *r, int param, int at) {
       return true;
     }
     default:
+      if (p->words && lua_type(L, at) == LUA_TSTRING) { *a = sc__str(lua_tostring(L, at)); return true; }
       if (lua_type(L, at) == LUA_TTABLE) return read_list(r, param, at, at, true, a);
       return read_list(r, param, at, at, false, a);
   }

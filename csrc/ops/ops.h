@@ -8,7 +8,7 @@
 **   tensor (the default type), tensor?, tensor[]  inputs, in this order in `call->in`; an absent one is NULL; a list is last
 **   int number float bool str dtype generator     attributes, in this order in `call->attr`
 **   dim index                                     positions: 1-based in Lua, 0-based here, negative from the end in both
-**   int[] int[2] float[] dim[] shape              lists; int[2] also takes one number for both
+**   int[] int[2] float[] dim[] shape              lists; int[2] also takes one number for both; int[2]|str a word too
 **   a trailing ?                                  may be absent (SC_ATTR_NONE); `= value` gives a default
 **
 ** Knows nothing of graphs, tapes or Lua: the context's `record` and `trace` services stand for the first two. */
@@ -32,7 +32,7 @@ typedef enum sc_param_type {
 typedef struct sc_param {
   char name[24];
   sc_param_type type;
-  bool optional;
+  bool optional, words;    /* words: of int[2]|str, a string does as well */
   int length;              /* of int[2]: 2; else 0 */
   int slot;                /* place in call->in or call->attr */
   sc_attr preset;          /* the default; kind NONE: none */

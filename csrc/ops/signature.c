@@ -45,6 +45,7 @@ static bool type(reader *r, sc_param *p) {
       p->length = (int)strtol(r->at + 1, (char **)&r->at, 10);
       if (*r->at++ != ']') return false;
     }
+    if (strncmp(r->at, "|str", 4) == 0) { p->words = true; r->at += 4; }
     if (*r->at == '?') { p->optional = true; r->at++; }
     return true;
   }
