@@ -12,6 +12,7 @@
 #endif
 #define ISA avx2
 #include "pointwise_stamp.h"
+#include "reduce_stamp.h"
 #if defined(__clang__)
 #pragma clang attribute pop
 #endif

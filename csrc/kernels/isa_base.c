@@ -5,3 +5,4 @@
 #define ISA base
 #define STAMP_ALL
 #include "pointwise_stamp.h"
+#include "reduce_stamp.h"

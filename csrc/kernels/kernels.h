@@ -58,10 +58,6 @@ typedef struct sc_program {
 /* out = the last instruction, converted to out's dtype; inputs broadcast to out's shape. out may be one of the inputs. */
 void sc__program_run(sc_context *ctx, const sc_program *p, sc_tensor *out, sc_tensor *const *in);
 
-/* ---- reductions ---- */
-/* Sum of rows: x viewed as [outer, n, inner] with those strides, out packed [outer, inner] of ctype (float32 sums in blocks).
-** Fixed blocks combined in a fixed order: the same bits on any number of threads. */
-typedef struct sc_reduce_dims { int64_t outer, n, inner; int64_t so, sn, si; } sc_reduce_dims;
 
 /* ---- matrix products ---- */
 /* c[m, n] = alpha * a[m, k] b[k, n] + beta * c, row-major with leading dimensions; ta: a is stored [k, m]. Split over the context's threads. */
