@@ -211,7 +211,7 @@ sc_status sc__formulas_prepare(sc_context *ctx, sc_opinfo *op) {
   if (op->prepared) return SC_OK;
   if (op->def->backward)
     for (int i = 0; i < SC_MAX_INPUTS; i++) {
-      op->reads_in[i] = op->flags & SC_OP_SAVE_NO_IN ? 0 : UINT32_MAX;
+      op->reads_in[i] = op->flags & SC_OP_SAVE_NO_IN ? 0 : op->def->saves ? op->def->saves : UINT32_MAX;
       op->reads_out[i] = op->flags & SC_OP_SAVE_NO_OUT ? 0 : UINT32_MAX;
     }
   for (int i = 0; i < op->n_in && !op->def->backward; i++) {

@@ -225,7 +225,7 @@ static sc_status gradients(walk *w, sc_node *n, sc_visit *v, sc_tensor **dx, con
   const sc_op *def = n->op->def;
   if (def->backward || n->n_out > 1) SC_TRY(missing_dy(w, n, v));
   sc_grad_call g = {.ctx = w->ctx, .op = n->op, .in = in, .out = out, .dy = v->dy, .n_in = n->n_in, .n_out = n->n_out, .attr = n->attr,
-                    .base = n->base, .wanted = want, .dx = dx};
+                    .base = n->base, .wanted = want, .dx = dx, .in_shape = n->in_shape, .out_shape = n->out_shape};
   if (def->backward) return def->backward(&g);
   for (int i = 0; i < n->n_in; i++)
     if (want[i] && n->op->formula[i]) SC_TRY(sc__formula_run(n->op->formula[i], &g, n->in_shape, n->out_shape, &dx[i]));

@@ -213,6 +213,7 @@ static bool read_attr(reader *r, int param, int at) {
       *a = sc__dtype(d);
       return true;
     }
+    case SC_P_ANY: a->kind = SC_ATTR_BOOL; return true;
     case SC_P_GENERATOR: {
       void *g = luaL_testudata(L, at, "sconce.Generator");
       if (!g) return expected(r, param, at, "a generator");
@@ -253,6 +254,7 @@ static bool is_options(lua_State *L, int at) {
 static const char *renamed(const char *name) {
   if (strcmp(name, "axis") == 0) return "dim";
   if (strcmp(name, "input") == 0) return "x";
+  if (strcmp(name, "value") == 0) return "src";
   return name;
 }
 
@@ -396,7 +398,7 @@ static int composite_call(lua_State *L) {
   for (int i = 0; i < op->n_params; i++) {
     const sc_param *p = &op->param[i];
     bool tensors = p->type == SC_P_TENSORS;
-    if (p->type == SC_P_GENERATOR || p->type == SC_P_TENSOR || tensors) {
+    if (p->type == SC_P_GENERATOR || p->type == SC_P_TENSOR || p->type == SC_P_ANY || tensors) {
       if (tensors && at <= given && lua_type(L, at) == LUA_TUSERDATA) {      /* members one by one: make the list */
         lua_newtable(L);
         for (int k = 1; at <= given && lua_type(L, at) == LUA_TUSERDATA; k++, at++) { lua_pushvalue(L, at); lua_rawseti(L, -2, k); }

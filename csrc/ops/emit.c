@@ -121,6 +121,14 @@ sc_status sc__op(sc_context *ctx, const char *name, sc_tensor **in, int n_in, co
   return SC_OK;
 }
 
+sc_status sc__grad_op(sc_grad_call *g, const char *name, sc_tensor **in, int n_in, const sc_attr *attr, int n_attr, sc_tensor **out) {
+  uint8_t base = g->ctx->index_base;
+  g->ctx->index_base = g->base;
+  sc_status s = sc__op(g->ctx, name, in, n_in, attr, n_attr, out);
+  g->ctx->index_base = base;
+  return s;
+}
+
 sc_status sc__op1(sc_context *ctx, const char *name, sc_tensor *a, sc_tensor **out) {
   return sc__op(ctx, name, (sc_tensor *[]){a}, 1, NULL, 0, out);
 }

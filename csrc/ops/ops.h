@@ -8,6 +8,7 @@
 **   tensor (the default type), tensor?, tensor[]  inputs, in this order in `call->in`; an absent one is NULL; a list is last
 **   int number float bool str dtype generator     attributes, in this order in `call->attr`
 **   dim index                                     positions: 1-based in Lua, 0-based here, negative from the end in both
+**   any                   for functions written in Lua: whatever was given, unchecked
 **   int[] int[2] float[] dim[] shape              lists; int[2] also takes one number for both; int[2]|str a word too
 **   a trailing ?                                  may be absent (SC_ATTR_NONE); `= value` gives a default
 **
@@ -26,7 +27,8 @@ typedef struct sc_grad_call sc_grad_call;
 
 typedef enum sc_param_type {
   SC_P_TENSOR, SC_P_TENSORS, SC_P_INT, SC_P_NUMBER, SC_P_FLOAT, SC_P_BOOL, SC_P_STRING, SC_P_DTYPE, SC_P_GENERATOR, SC_P_DIM,
-  SC_P_INDEX, SC_P_INTS, SC_P_FLOATS, SC_P_DIMS, SC_P_SHAPE
+  SC_P_INDEX, SC_P_INTS, SC_P_FLOATS, SC_P_DIMS, SC_P_SHAPE,
+  SC_P_ANY                   /* composites written in Lua: any value, handed on as it came */
 } sc_param_type;
 
 typedef struct sc_param {
@@ -62,6 +64,7 @@ typedef struct sc_op {
   sc_status (*backward)(sc_grad_call *g);    /* instead of formulas */
   const char *no_grad;                       /* why there is no gradient */
   const struct sc_pw *pw;                    /* pointwise: its kernels; infer, run are the family's */
+  uint32_t saves;                            /* with backward: which inputs it reads, a bit each; 0: all (see the SAVE flags) */
   uint32_t writes;                           /* inputs besides an in-place op's first that run changes (running statistics …), a bit each */
 } sc_op;
 
@@ -114,7 +117,16 @@ struct sc_grad_call {
   uint8_t base;
   const bool *wanted;                        /* per input */
   sc_tensor **dx;
+  const int64_t *const *in_shape, *const *out_shape;   /* read them with sc__grad_shape */
 };
+/* Sizes of an input (saved or not): *ndim and a pointer to them. */
+static inline const int64_t *sc__grad_shape(const sc_grad_call *g, int input, int *ndim) {
+  const int64_t *s = g->in_shape[input] ? g->in_shape[input] : g->out_shape[0] + 1;   /* NULL: the first result's */
+  *ndim = (int)s[0];
+  return s + 1;
+}
+/* Emits an op from a backward, with the node's base of index values. One new result. */
+sc_status sc__grad_op(sc_grad_call *g, const char *name, sc_tensor **in, int n_in, const sc_attr *attr, int n_attr, sc_tensor **out);
 /* Saved tensors a C backward reads: a row with `backward` saves all inputs and outputs unless these flags say less. */
 enum { SC_OP_SAVE_NO_IN = 1 << 16, SC_OP_SAVE_NO_OUT = 1 << 17 };
 

@@ -34,7 +34,7 @@ static bool type(reader *r, sc_param *p) {
     {"tensor", SC_P_TENSOR, SC_P_TENSORS}, {"int", SC_P_INT, SC_P_INTS}, {"float", SC_P_FLOAT, SC_P_FLOATS},
     {"number", SC_P_NUMBER, SC_P_FLOATS}, {"bool", SC_P_BOOL, SC_P_BOOL}, {"str", SC_P_STRING, SC_P_STRING},
     {"dtype", SC_P_DTYPE, SC_P_DTYPE}, {"generator", SC_P_GENERATOR, SC_P_GENERATOR}, {"dim", SC_P_DIM, SC_P_DIMS},
-    {"index", SC_P_INDEX, SC_P_INDEX}, {"shape", SC_P_SHAPE, SC_P_SHAPE}};
+    {"index", SC_P_INDEX, SC_P_INDEX}, {"shape", SC_P_SHAPE, SC_P_SHAPE}, {"any", SC_P_ANY, SC_P_ANY}};
   char name[16];
   if (!word(r, name, sizeof name, "")) return false;
   for (int i = 0; i < SC_COUNT(TYPES); i++) {
