@@ -13,6 +13,7 @@
 #define ISA avx512
 #include "pointwise_stamp.h"
 #include "reduce_stamp.h"
+#include "optim_stamp.h"
 #if defined(__clang__)
 #pragma clang attribute pop
 #endif

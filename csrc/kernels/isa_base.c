@@ -6,3 +6,4 @@
 #define STAMP_ALL
 #include "pointwise_stamp.h"
 #include "reduce_stamp.h"
+#include "optim_stamp.h"

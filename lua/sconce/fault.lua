@@ -1,0 +1,98 @@
+--- Errors of the Lua side, raised at the user's line: the first frame outside lua/sconce. And the reader of arguments that layers,
+--- optimisers and schedulers share: positional in PyTorch's order, or named in one trailing table; a misspelt name is an error.
+local fault = {}
+
+local inside = debug.getinfo(1, "S").source:gsub("fault%.lua$", "")
+
+--- Raises "what: text" at the user's line.
+---@param what string  # the function's name
+---@param text string  # a format
+function fault.raise(what, text, ...)
+  local level = 2
+  local info = debug.getinfo(level, "Sl")
+  while info and (info.currentline < 0 or info.source:sub(1, #inside) == inside) do
+    level = level + 1
+    info = debug.getinfo(level, "Sl")
+  end
+  local message = what .. ": " .. (select("#", ...) > 0 and text:format(...) or text)
+  error(info and ("%s:%d: %s"):format(info.short_src, info.currentline, message) or message, 0)
+end
+
+--- What a value is, in words.
+function fault.describe(v)
+  local kind = math.type(v) or type(v)
+  if kind == "string" then return ("the string %q"):format(#v > 60 and v:sub(1, 60) .. "…" or v) end
+  if kind == "integer" or kind == "float" then return "the number " .. tostring(v) end
+  if kind == "table" and v.__name then return "a " .. tostring(v.__name) end
+  if kind == "userdata" then
+    local ok, shape = pcall(function() return v.shape end)
+    return ok and type(shape) == "table" and ("a tensor of shape {%s}"):format(table.concat(shape, ", ")) or "a userdata"
+  end
+  return (kind == "nil" or kind == "boolean") and tostring(v) or "a " .. kind
+end
+
+--- Whether v is a table of named options.
+local function is_options(v)
+  return type(v) == "table" and getmetatable(v) == nil and type(next(v)) == "string"
+end
+
+local KINDS = {
+  int = function(v) return math.type(v) == "integer" end,
+  size = function(v) return math.type(v) == "integer" and v >= 0 end,
+  number = function(v) return type(v) == "number" end,
+  boolean = function(v) return type(v) == "boolean" end,
+  string = function(v) return type(v) == "string" end,
+  table = function(v) return type(v) == "table" end,
+  sizes = function(v) return math.type(v) == "integer" or type(v) == "table" end,
+}
+local WORDS = { int = "an integer", size = "an integer from 0", number = "a number", boolean = "true or false", string = "a string",
+  table = "a table", sizes = "an integer or a list of integers" }
+
+--- A reader of arguments. Each parameter is "name", "name:kind", "name?" or { "name:kind", default }; a plain name is required, `?` may
+--- be absent. Kinds: int size (from 0) number boolean string table sizes (an integer or a list).
+--- The reader returns a table of values by name.
+---@param what string
+---@param params table
+---@return fun(...): table
+function fault.reader(what, params)
+  local names, presets, needed, kinds, place = {}, {}, {}, {}, {}
+  for i, p in ipairs(params) do
+    local text = type(p) == "table" and p[1] or p
+    local name, kind, optional = text:match("^([%w_]+):?([%w_]*)(%??)$")
+    names[i], kinds[i], place[name] = name, kind ~= "" and kind or nil, i
+    needed[i] = type(p) ~= "table" and optional == ""
+    presets[i] = type(p) == "table" and p[2]
+    if type(p) ~= "table" then presets[i] = nil end
+  end
+  local function put(out, i, v)
+    local kind = kinds[i]
+    if kind and not KINDS[kind](v) then
+      fault.raise(what, "argument %d (%s): expected %s, got %s", i, names[i], WORDS[kind], fault.describe(v))
+    end
+    out[names[i]] = v
+  end
+  return function(...)
+    local n, out, options = select("#", ...), {}, nil
+    local given = { ... }
+    if n > 0 and is_options(given[n]) then options, n = given[n], n - 1 end
+    if n > #names then fault.raise(what, "at most %d arguments are expected, got %d", #names, n) end
+    for i = 1, n do
+      if given[i] ~= nil then put(out, i, given[i]) end
+    end
+    for name, v in pairs(options or {}) do
+      local i = place[name]
+      if not i then fault.raise(what, "there is no option %q; the options are %s", tostring(name), table.concat(names, ", ")) end
+      if out[name] ~= nil then fault.raise(what, "argument %d (%s): given twice, by position and by name", i, name) end
+      put(out, i, v)
+    end
+    for i, name in ipairs(names) do
+      if out[name] == nil then
+        if needed[i] then fault.raise(what, "argument %d (%s) is missing; the arguments are %s", i, name, table.concat(names, ", ")) end
+        out[name] = presets[i]
+      end
+    end
+    return out
+  end
+end
+
+return fault
