@@ -228,6 +228,19 @@ static void push_ints(lua_State *L, const int64_t *v, int n) {
   for (int i = 0; i < n; i++) { lua_pushinteger(L, v[i]); lua_rawseti(L, -2, i + 1); }
 }
 
+/* core.set_data(t, other): t becomes an alias of other's memory, keeps being a leaf that wants gradients or not; its gradient goes.
+** For modules that change dtype under an optimiser's feet: the object stays the same. */
+static int set_data(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc_tensor *t = sc__check_tensor(L, b, 1, "set_data"), *src = sc__check_tensor(L, b, 2, "set_data"), *fresh;
+  sc__check(L, b, sc__tensor_alias(src, &fresh));
+  fresh->flags |= t->flags & SC_T_REQUIRES;
+  ((tensor_box *)lua_touserdata(L, 1))->t = fresh;
+  sc_tensor_release(t);
+  return 0;
+}
+
 static int size(lua_State *L) {
   binding *b = lua_touserdata(L, lua_upvalueindex(1));
   sc_tensor *t = sc__check_tensor(L, b, 1, "size");
@@ -334,7 +347,7 @@ static int operator_call(lua_State *L) {
 
 static const luaL_Reg METHODS[] = {{"item", item}, {"totable", totable}, {"tolist", totable}, {"tostring_bytes", tostring_bytes}, {"size", size},
   {"stride", stride}, {"dim", dim}, {"numel", numel}, {"is_contiguous", is_contiguous}, {"free", release}, {NULL, NULL}};
-static const luaL_Reg FUNCTIONS[] = {{"tensor", tensor_new}, {"from_string", from_string}, {NULL, NULL}};
+static const luaL_Reg FUNCTIONS[] = {{"tensor", tensor_new}, {"from_string", from_string}, {"set_data", set_data}, {NULL, NULL}};
 
 static int is_tensor(lua_State *L) {
   binding *b = sc__binding(L);

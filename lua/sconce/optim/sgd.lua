@@ -1,0 +1,36 @@
+--- Stochastic gradient descent with momentum.
+--- Source: Sutskever et al. 2013, "On the importance of initialization and momentum in deep learning", in PyTorch's form.
+local sc = require "sconce"
+local base = require "sconce.optim.optimizer"
+
+local SGD = base.class("SGD", { "lr", { "momentum", 0 }, { "dampening", 0 }, { "weight_decay", 0 }, { "nesterov:boolean", false },
+  { "maximize:boolean", false } }, function(g, raise)
+  base.check.from_zero(g, raise, "lr", "momentum", "weight_decay")
+  if g.nesterov and (g.momentum <= 0 or g.dampening ~= 0) then raise("nesterov needs a momentum and no dampening") end
+end)
+
+local step = sc.core.ops.sgd_step_
+
+function SGD:update(group)
+  local params, lr, momentum, dampening = group.params, group.lr, group.momentum, group.dampening
+  local decay, nesterov, maximize = group.weight_decay, group.nesterov, group.maximize
+  for i = 1, #params do
+    local p = params[i]
+    local g = p.grad
+    if g then
+      if momentum == 0 then
+        step(p, g, nil, lr, 0, 0, decay, false, maximize)
+      else
+        local state = self.state[p]
+        local first = not state
+        if first then
+          state = { momentum_buffer = base.Optimizer.zeros(p) }
+          self.state[p] = state
+        end
+        step(p, g, state.momentum_buffer, lr, momentum, dampening, decay, nesterov, maximize, first)
+      end
+    end
+  end
+end
+
+return SGD
