@@ -68,7 +68,8 @@ struct sc_context {
   sc_generator rng;
   int threads;
   sc_workers *workers;
-  bool keep_blas_threads, blas_warm;
+  bool keep_blas_threads, blas_used;
+  int blas_warm;                /* threads on which OpenBLAS has its memory (kernels/gemm.c) */
 
   sc_interned *interned[64];
 
@@ -120,6 +121,8 @@ typedef void (*sc_range_fn)(void *arg, int64_t begin, int64_t end);
 ** one unit in nanoseconds: work under 200 microseconds in all stays on the caller. Pieces must not depend on each other. */
 void sc__parallel(sc_context *ctx, int64_t n, int64_t grain, double cost, sc_range_fn fn, void *arg);
 bool sc__in_worker(void);
+/* Threads that work together in sc__parallel, the caller included; starts the pool. */
+int sc__thread_count(sc_context *ctx);
 void sc__workers_free(sc_context *ctx);
 
 /* ---- CPU ---- */

@@ -112,6 +112,12 @@ void sc_set_threads(sc_context *ctx, int n) {
   ctx->threads = n;
 }
 
+int sc__thread_count(sc_context *ctx) {
+  if (ctx->threads <= 1) return 1;
+  if (!ctx->workers) start(ctx);
+  return ctx->workers ? ctx->workers->n + 1 : 1;
+}
+
 int sc_get_threads(const sc_context *ctx) { return ctx->threads; }
 
 void sc__parallel(sc_context *ctx, int64_t n, int64_t grain, double cost, sc_range_fn fn, void *arg) {

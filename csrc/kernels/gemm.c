@@ -1,8 +1,20 @@
 /* Matrix products over OpenBLAS, which is declared here by hand so that no header of it is needed.
 **
-** OpenBLAS prints and returns on a bad argument, so sizes and leading dimensions are checked before every call; its own threads
-** are switched off once per process (unless the host keeps them) and our pool splits the rows instead. */
+** OpenBLAS is used in one way only: a single thread inside (unless the host keeps its setting), our pool around it, each thread one
+** piece of the result. Three of its habits are kept away from the host:
+**   - a bad argument makes it print and return: sizes and leading dimensions are checked before every call;
+**   - a thread's first larger product maps 128 MiB of address space, and when that is refused it spins for ever or ends the process. So
+**     before the first such product the address space is probed, and then a product of that size runs on all threads at the same time
+**     (one after another they would share a buffer). Later products ask for nothing;
+**   - small products need no such memory and skip this, so that start-up costs nothing.
+**
+** Products with a vector go at the speed of memory through kernels/gemv_stamp.h; BLAS is no better there, and sgemm with one row a lot
+** worse. Products of integers are blocked loops that wrap. */
 #include "kernels.h"
+
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
 
 extern void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
                         float beta, float *c, int ldc);
@@ -10,77 +22,253 @@ extern void cblas_dgemm(int order, int ta, int tb, int m, int n, int k, double a
                         double beta, double *c, int ldc);
 extern void openblas_set_num_threads(int n);
 
-enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
+enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112, WARM_SIZE = 304 };
+#define SMALL (64.0 * 64 * 64)                 /* multiplications up to which OpenBLAS's small kernels work without memory */
+#define BUFFER ((size_t)144 << 20)             /* what a thread's first product may map, and some */
+#define PARALLEL_ABOVE 200e3                   /* nanoseconds, as in base/thread.c */
 
-static sc_status check(sc_context *ctx, bool ta, bool tb, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc) {
-  int64_t most = INT32_MAX;
-  if (m > most || n > most || k > most || lda > most || ldb > most || ldc > most)
-    return sc__fail(ctx, SC_EINVAL, "matmul: sizes above %lld are not supported", (long long)most);
-  if (lda < (ta ? m : k) || ldb < (tb ? k : n) || ldc < n || lda < 1 || ldb < 1 || ldc < 1)
-    return sc__fail(ctx, SC_EINVAL, "matmul: a leading dimension is too small");
-  if (!ctx->blas_warm) {
-    if (!ctx->keep_blas_threads) openblas_set_num_threads(1);
-    ctx->blas_warm = true;
-  }
+extern const sc_gemv_kernels sc__gemv_f32_base, sc__gemv_f64_base;
+#if defined(__x86_64__)
+extern const sc_gemv_kernels sc__gemv_f32_avx2, sc__gemv_f64_avx2, sc__gemv_f32_avx512, sc__gemv_f64_avx512;
+#endif
+
+static const sc_gemv_kernels *vector_kernels(sc_isa isa, sc_dtype type) {
+#if defined(__x86_64__)
+  if (isa == SC_ISA_AVX512) return type == SC_FLOAT32 ? &sc__gemv_f32_avx512 : &sc__gemv_f64_avx512;
+  if (isa == SC_ISA_AVX2) return type == SC_FLOAT32 ? &sc__gemv_f32_avx2 : &sc__gemv_f64_avx2;
+#endif
+  (void)isa;
+  return type == SC_FLOAT32 ? &sc__gemv_f32_base : &sc__gemv_f64_base;
+}
+
+/* ---- warming up ---- */
+
+static sc_status probe(sc_context *ctx, int threads) {
+  size_t bytes = BUFFER * (size_t)threads;
+  void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) return sc__no_memory(ctx, bytes);
+  munmap(p, bytes);
   return SC_OK;
 }
 
-typedef struct gemm_job {
-  bool ta, tb;
-  int64_t n, k, lda, ldb, ldc;
-  double alpha, beta;
-  const void *a, *b;
-  void *c;
-} gemm_job;
+typedef struct warm_up { atomic_int arrived; int threads; const float *a, *b; float *c; } warm_up;
 
-static void rows_f32(void *arg, int64_t begin, int64_t end) {
-  const gemm_job *j = arg;
-  const float *a = (const float *)j->a + (j->ta ? begin : begin * j->lda);
-  cblas_sgemm(ROW_MAJOR, j->ta ? TRANS : NO_TRANS, j->tb ? TRANS : NO_TRANS, (int)(end - begin), (int)j->n, (int)j->k, (float)j->alpha, a,
-              (int)j->lda, j->b, (int)j->ldb, (float)j->beta, (float *)j->c + begin * j->ldc, (int)j->ldc);
+/* One product per thread; nobody begins before all are here, so all buffers are held at the same time. */
+static void warm_piece(void *arg, int64_t begin, int64_t end) {
+  warm_up *w = arg;
+  atomic_fetch_add(&w->arrived, (int)(end - begin));
+  while (atomic_load(&w->arrived) < w->threads) sched_yield();
+  int n = WARM_SIZE;
+  cblas_sgemm(ROW_MAJOR, NO_TRANS, NO_TRANS, n, n, n, 1, w->a, n, w->b, n, 0, w->c + begin * n * n, n);
 }
 
-static void rows_f64(void *arg, int64_t begin, int64_t end) {
-  const gemm_job *j = arg;
-  const double *a = (const double *)j->a + (j->ta ? begin : begin * j->lda);
-  cblas_dgemm(ROW_MAJOR, j->ta ? TRANS : NO_TRANS, j->tb ? TRANS : NO_TRANS, (int)(end - begin), (int)j->n, (int)j->k, j->alpha, a,
-              (int)j->lda, j->b, (int)j->ldb, j->beta, (double *)j->c + begin * j->ldc, (int)j->ldc);
+sc_status sc__blas_ready(sc_context *ctx, int threads) {
+  if (!ctx->blas_used) {
+    if (!ctx->keep_blas_threads) openblas_set_num_threads(1);
+    ctx->blas_used = true;
+  }
+  if (threads <= ctx->blas_warm || sc__in_worker()) return SC_OK;
+  if (threads > 1) threads = sc__thread_count(ctx);
+  if (threads <= ctx->blas_warm) return SC_OK;
+  SC_TRY(probe(ctx, threads));
+  size_t square = (size_t)WARM_SIZE * WARM_SIZE, bytes = (2 + (size_t)threads) * square * sizeof(float);
+  float *m = sc__alloc_zero(ctx, bytes);
+  if (!m) return sc__no_memory(ctx, bytes);
+  warm_up w = {.threads = threads, .a = m, .b = m + square, .c = m + 2 * square};
+  if (threads == 1) warm_piece(&w, 0, 1);
+  else sc__parallel(ctx, threads, 1, 1e9, warm_piece, &w);
+  sc__release(ctx, m, bytes);
+  ctx->blas_warm = threads;
+  return SC_OK;
+}
+
+/* ---- what a product is ---- */
+
+typedef enum shape { BLAS, ROWS, COLUMNS, OUTER, INTEGER, ZERO, NOTHING } shape;
+
+static shape shape_of(const sc_gemm *g) {
+  if (g->m == 0 || g->n == 0) return NOTHING;
+  if (g->k == 0) return ZERO;
+  if (g->type == SC_INT64) return INTEGER;
+  if (g->m == 1) {                               /* c = x b: x is a's only row, with step lda where a is stored transposed */
+    if (!g->tb) return COLUMNS;
+    if (!g->ta || g->lda == 1) return ROWS;
+  }
+  if (g->n == 1) {                               /* c = a x */
+    bool packed = g->tb || g->ldb == 1;
+    if (!g->ta && packed) return ROWS;
+    if (g->ta && g->ldc == 1) return COLUMNS;
+  }
+  if (g->k == 1 && (!g->tb || g->ldb == 1)) return OUTER;
+  return BLAS;
+}
+
+static double multiplications(const sc_gemm *g) { return (double)g->m * (double)g->n * (double)g->k; }
+
+double sc__gemm_cost(const sc_gemm *g) {
+  double f = multiplications(g);
+  switch (shape_of(g)) {
+    case BLAS: return 100 + f * (g->type == SC_FLOAT32 ? 0.015 : 0.03);
+    case ROWS: case COLUMNS: return 30 + f * (g->type == SC_FLOAT32 ? 0.1 : 0.2);
+    case OUTER: return 30 + f * (g->type == SC_FLOAT32 ? 0.2 : 0.4);
+    case INTEGER: return 30 + f * 0.7;
+    default: return 30;
+  }
+}
+
+sc_status sc__gemm_ready(sc_context *ctx, const sc_gemm *g) {
+  const int64_t most = INT32_MAX - 64;           /* OpenBLAS rounds sizes up */
+  if (shape_of(g) != BLAS) return SC_OK;
+  if (g->m > most || g->n > most || g->k > most || g->lda > most || g->ldb > most || g->ldc > most)
+    return sc__fail(ctx, SC_EINVAL, "matrix product: sizes above %lld are not supported (%lld x %lld x %lld)", (long long)most,
+                    (long long)g->m, (long long)g->k, (long long)g->n);
+  if (g->lda < (g->ta ? g->m : g->k) || g->ldb < (g->tb ? g->k : g->n) || g->ldc < g->n)
+    return sc__fail(ctx, SC_EINVAL, "matrix product: a leading dimension is too small");
+  if (SC_LIKELY(ctx->blas_warm >= ctx->threads)) return SC_OK;
+  double f = multiplications(g);
+  if (f > SMALL) return sc__blas_ready(ctx, ctx->threads > 1 && f > SMALL * 8 ? ctx->threads : 1);
+  if (!ctx->blas_used) SC_TRY(probe(ctx, 1));    /* a processor without small kernels maps its buffer now */
+  return sc__blas_ready(ctx, 0);
+}
+
+/* ---- integers ---- */
+
+enum { KB = 64, NB = 32 };
+
+/* Blocks of b: a [KB, NB] piece stays in the L1 cache, turned round first when it is stored transposed. */
+static void integers(const sc_gemm *g, int64_t row, int64_t end) {
+  const uint64_t *a = g->a, *b = g->b;
+  uint64_t *c = g->c, turned[KB * NB];
+  for (int64_t i = row; i < end; i++) memset(c + i * g->ldc, 0, (size_t)g->n * 8);
+  for (int64_t p0 = 0; p0 < g->k; p0 += KB)
+    for (int64_t j0 = 0; j0 < g->n; j0 += g->tb ? NB : g->n) {
+      int64_t kb = g->k - p0 < KB ? g->k - p0 : KB, nb = !g->tb ? g->n : g->n - j0 < NB ? g->n - j0 : NB, ld = g->tb ? NB : g->ldb;
+      const uint64_t *piece = b + p0 * g->ldb + j0;
+      if (g->tb) {
+        for (int64_t j = 0; j < nb; j++) for (int64_t p = 0; p < kb; p++) turned[p * NB + j] = b[(j0 + j) * g->ldb + p0 + p];
+        piece = turned;
+      }
+      for (int64_t i = row; i < end; i++) {
+        uint64_t *d = c + i * g->ldc + j0;
+        for (int64_t p = 0; p < kb; p++) {
+          uint64_t v = g->ta ? a[(p0 + p) * g->lda + i] : a[i * g->lda + p0 + p];
+          for (int64_t j = 0; j < nb; j++) d[j] += v * piece[p * ld + j];
+        }
+      }
+    }
+}
+
+/* ---- running ---- */
+
+typedef struct job { const sc_gemm *g; const sc_gemv_kernels *v; size_t size; } job;
+
+#define AT(base, elements) ((const char *)(base) + (elements) * (int64_t)j->size)
+
+/* Rows [begin, end) of c. */
+static void blas_rows(void *arg, int64_t begin, int64_t end) {
+  const job *j = arg;
+  const sc_gemm *g = j->g;
+  const void *a = AT(g->a, g->ta ? begin : begin * g->lda);
+  void *c = (char *)g->c + begin * g->ldc * (int64_t)j->size;
+  int ta = g->ta ? TRANS : NO_TRANS, tb = g->tb ? TRANS : NO_TRANS, m = (int)(end - begin), n = (int)g->n, k = (int)g->k;
+  if (g->type == SC_FLOAT32)
+    cblas_sgemm(ROW_MAJOR, ta, tb, m, n, k, (float)g->alpha, a, (int)g->lda, g->b, (int)g->ldb, (float)g->beta, c, (int)g->ldc);
+  else
+    cblas_dgemm(ROW_MAJOR, ta, tb, m, n, k, g->alpha, a, (int)g->lda, g->b, (int)g->ldb, g->beta, c, (int)g->ldc);
+}
+
+/* Columns [begin, end) of c. */
+static void blas_columns(void *arg, int64_t begin, int64_t end) {
+  const job *j = arg;
+  sc_gemm part = *j->g;
+  part.n = end - begin;
+  part.b = AT(part.b, part.tb ? begin * part.ldb : begin);
+  part.c = (char *)part.c + begin * (int64_t)j->size;
+  blas_rows(&(job){&part, j->v, j->size}, 0, part.m);
+}
+
+static void vector_rows(void *arg, int64_t begin, int64_t end) {
+  const job *j = arg;
+  const sc_gemm *g = j->g;
+  bool one = g->m == 1;                          /* c is a row: b's rows (it is stored transposed) by a; else a's rows by b */
+  const void *matrix = one ? g->b : g->a, *x = one ? g->a : g->b;
+  int64_t ld = one ? g->ldb : g->lda, step = one ? 1 : g->ldc;
+  j->v->rows(end - begin, g->k, g->alpha, AT(matrix, begin * ld), ld, x, g->beta, (char *)g->c + begin * step * (int64_t)j->size, step);
+}
+
+static void vector_columns(void *arg, int64_t begin, int64_t end) {
+  const job *j = arg;
+  const sc_gemm *g = j->g;
+  bool one = g->m == 1;
+  const void *matrix = one ? g->b : g->a, *x = one ? g->a : g->b;
+  int64_t ld = one ? g->ldb : g->lda, step = one ? (g->ta ? g->lda : 1) : g->tb ? 1 : g->ldb;
+  for (int64_t at = begin; at < end; at += 2048) {   /* the results stay in the L1 cache */
+    int64_t n = end - at < 2048 ? end - at : 2048;
+    j->v->columns(n, g->k, g->alpha, x, step, AT(matrix, at), ld, g->beta, (char *)g->c + at * (int64_t)j->size);
+  }
+}
+
+static void outer_rows(void *arg, int64_t begin, int64_t end) {
+  const job *j = arg;
+  const sc_gemm *g = j->g;
+  int64_t step = g->ta ? 1 : g->lda;
+  j->v->outer(end - begin, g->n, g->alpha, AT(g->a, begin * step), step, g->b, g->beta, (char *)g->c + begin * g->ldc * (int64_t)j->size, g->ldc);
+}
+
+#undef AT
+
+static void integer_rows(void *arg, int64_t begin, int64_t end) { integers(((const job *)arg)->g, begin, end); }
+
+/* An empty sum: beta * c. */
+static void zero_rows(const sc_gemm *g) {
+  for (int64_t i = 0; i < g->m; i++)
+    for (int64_t q = 0; q < g->n; q++) {
+      int64_t at = i * g->ldc + q;
+      if (g->type == SC_FLOAT32) { float *c = g->c; c[at] = g->beta == 0 ? 0 : (float)g->beta * c[at]; }
+      else if (g->type == SC_FLOAT64) { double *c = g->c; c[at] = g->beta == 0 ? 0 : g->beta * c[at]; }
+      else ((int64_t *)g->c)[at] = 0;
+    }
+}
+
+/* Pieces of [0, n), one per thread and as equal as multiples of `unit` allow: BLAS packs the other operand again for each piece. */
+static void split(sc_context *ctx, int64_t n, int64_t unit, double cost, sc_range_fn fn, const job *j) {
+  if (cost < PARALLEL_ABOVE || ctx->threads <= 1) { fn((void *)(uintptr_t)j, 0, n); return; }
+  int64_t threads = ctx->threads, grain = (n + threads - 1) / threads;
+  grain = (grain + unit - 1) / unit * unit;
+  sc__parallel(ctx, n, grain, cost / (double)n, fn, (void *)(uintptr_t)j);
+}
+
+void sc__gemm_run(sc_context *ctx, const sc_gemm *g) {
+  job j = {g, NULL, sc_dtype_size(g->type)};
+  shape s = shape_of(g);
+  if (s == BLAS) {
+    double cost = sc__gemm_cost(g);
+    if (cost < PARALLEL_ABOVE || ctx->threads <= 1 || g->m >= g->n || g->m >= 32 * (int64_t)ctx->threads) split(ctx, g->m, 16, cost, blas_rows, &j);
+    else split(ctx, g->n, 16, cost, blas_columns, &j);
+    return;
+  }
+  if (s == NOTHING) return;
+  if (s == ZERO) { zero_rows(g); return; }
+  double cost = sc__gemm_cost(g);
+  if (s == INTEGER) { split(ctx, g->m, 1, cost, integer_rows, &j); return; }
+  j.v = vector_kernels(ctx->isa, g->type);
+  if (s == ROWS) split(ctx, g->m == 1 ? g->n : g->m, 4, cost, vector_rows, &j);
+  else if (s == COLUMNS) split(ctx, g->m == 1 ? g->n : g->m, 64, cost, vector_columns, &j);
+  else split(ctx, g->m, 1, cost, outer_rows, &j);
 }
 
 sc_status sc__gemm_f32(sc_context *ctx, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
                        const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
-  if (m == 0 || n == 0) return SC_OK;
-  if (k == 0) {
-    for (int64_t i = 0; i < m; i++) for (int64_t q = 0; q < n; q++) c[i * ldc + q] = beta == 0 ? 0 : beta * c[i * ldc + q];
-    return SC_OK;
-  }
-  SC_TRY(check(ctx, ta, tb, m, n, k, lda, ldb, ldc));
-  gemm_job j = {ta, tb, n, k, lda, ldb, ldc, alpha, beta, a, b, c};
-  sc__parallel(ctx, m, 16, (double)n * (double)k * 0.02, rows_f32, &j);
+  sc_gemm g = {SC_FLOAT32, ta, tb, m, n, k, alpha, beta, a, lda, b, ldb, c, ldc};
+  SC_TRY(sc__gemm_ready(ctx, &g));
+  sc__gemm_run(ctx, &g);
   return SC_OK;
 }
 
 sc_status sc__gemm_f64(sc_context *ctx, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
                        const double *b, int64_t ldb, double beta, double *c, int64_t ldc) {
-  if (m == 0 || n == 0) return SC_OK;
-  if (k == 0) {
-    for (int64_t i = 0; i < m; i++) for (int64_t q = 0; q < n; q++) c[i * ldc + q] = beta == 0 ? 0 : beta * c[i * ldc + q];
-    return SC_OK;
-  }
-  SC_TRY(check(ctx, ta, tb, m, n, k, lda, ldb, ldc));
-  gemm_job j = {ta, tb, n, k, lda, ldb, ldc, alpha, beta, a, b, c};
-  sc__parallel(ctx, m, 16, (double)n * (double)k * 0.04, rows_f64, &j);
+  sc_gemm g = {SC_FLOAT64, ta, tb, m, n, k, alpha, beta, a, lda, b, ldb, c, ldc};
+  SC_TRY(sc__gemm_ready(ctx, &g));
+  sc__gemm_run(ctx, &g);
   return SC_OK;
-}
-
-void sc__gemm_i64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const int64_t *a, int64_t lda, const int64_t *b, int64_t ldb,
-                  int64_t *c, int64_t ldc) {
-  for (int64_t i = 0; i < m; i++) {
-    for (int64_t j = 0; j < n; j++) c[i * ldc + j] = 0;
-    for (int64_t p = 0; p < k; p++) {
-      uint64_t v = (uint64_t)a[ta ? p * lda + i : i * lda + p];
-      for (int64_t j = 0; j < n; j++)
-        c[i * ldc + j] = (int64_t)((uint64_t)c[i * ldc + j] + v * (uint64_t)b[tb ? j * ldb + p : p * ldb + j]);
-    }
-  }
 }

@@ -14,6 +14,7 @@
 #include "pointwise_stamp.h"
 #include "reduce_stamp.h"
 #include "optim_stamp.h"
+#include "gemv_stamp.h"
 #if defined(__clang__)
 #pragma clang attribute pop
 #endif

@@ -7,3 +7,4 @@
 #include "pointwise_stamp.h"
 #include "reduce_stamp.h"
 #include "optim_stamp.h"
+#include "gemv_stamp.h"

@@ -60,12 +60,38 @@ void sc__program_run(sc_context *ctx, const sc_program *p, sc_tensor *out, sc_te
 
 
 /* ---- matrix products ---- */
-/* c[m, n] = alpha * a[m, k] b[k, n] + beta * c, row-major with leading dimensions; ta: a is stored [k, m]. Split over the context's threads. */
+/* c[m, n] = alpha * a[m, k] b[k, n] + beta * c, row-major with leading dimensions; ta: a is stored [k, m], tb: b is stored [n, k]. beta 0:
+** c is not read. type: float32, float64, or int64, which wraps and knows alpha 1 and beta 0 only. */
+typedef struct sc_gemm {
+  sc_dtype type;
+  bool ta, tb;
+  int64_t m, n, k;
+  double alpha, beta;
+  const void *a;
+  int64_t lda;
+  const void *b;
+  int64_t ldb;
+  void *c;
+  int64_t ldc;
+} sc_gemm;
+/* Checks sizes and makes BLAS fit for this product (may fail); then sc__gemm_run cannot fail. Call it before the pieces of a parallel
+** loop that run products. sc__gemm_run splits over the context's threads unless it is inside such a piece. */
+sc_status sc__gemm_ready(sc_context *ctx, const sc_gemm *g);
+void sc__gemm_run(sc_context *ctx, const sc_gemm *g);
+double sc__gemm_cost(const sc_gemm *g);                  /* about, nanoseconds on one thread */
+/* Both in one. */
 sc_status sc__gemm_f32(sc_context *ctx, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
                        const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 sc_status sc__gemm_f64(sc_context *ctx, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
                        const double *b, int64_t ldb, double beta, double *c, int64_t ldc);
-void sc__gemm_i64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const int64_t *a, int64_t lda, const int64_t *b, int64_t ldb,
-                  int64_t *c, int64_t ldc);
+/* Before anything else of OpenBLAS (LAPACK): its memory is there on `threads` threads at once, and it will not ask for more. */
+sc_status sc__blas_ready(sc_context *ctx, int threads);
+
+/* Products with a vector (kernels/gemv_stamp.h), per instruction set. */
+typedef struct sc_gemv_kernels {
+  void (*rows)(int64_t m, int64_t k, double alpha, const void *a, int64_t lda, const void *x, double beta, void *y, int64_t incy);
+  void (*columns)(int64_t n, int64_t k, double alpha, const void *x, int64_t incx, const void *b, int64_t ldb, double beta, void *y);
+  void (*outer)(int64_t m, int64_t n, double alpha, const void *a, int64_t inca, const void *b, double beta, void *c, int64_t ldc);
+} sc_gemv_kernels;
 
 #endif

@@ -1,0 +1,82 @@
+/* Products with a vector, stamped per instruction set and type. All of them run at the speed of memory, so the one thing that matters is
+** to read the matrix once, in order, with several rows in flight. No include guard: each instruction set has a file.
+**
+**   rows     y[i] = sum over p of a[i, p] * x[p]       a row of the matrix per result
+**   columns  y[j] = sum over p of x[p] * b[p, j]       a row of the matrix per term
+**   outer    c[i, j] = a[i] * b[j]
+** each times alpha, with beta * y added (beta 0: y is not read). Every result is summed in one order that depends on the sizes only. */
+#define GV_CAT3_(a, b, c) a##_##b##_##c
+#define GV_CAT3(a, b, c) GV_CAT3_(a, b, c)
+
+typedef float GV_CAT3(gv, float, ISA) __attribute__((vector_size(64), aligned(4), may_alias));
+typedef double GV_CAT3(gv, double, ISA) __attribute__((vector_size(64), aligned(8), may_alias));
+
+#define GV_STAMP(T, V, W) \
+  static T GV_CAT3(dot, T, ISA)(int64_t k, const T *a, const T *x) { \
+    V s0 = {0}, s1 = {0}; \
+    int64_t p = 0; \
+    for (; p + 2 * W <= k; p += 2 * W) { s0 += *(const V *)(a + p) * *(const V *)(x + p); s1 += *(const V *)(a + p + W) * *(const V *)(x + p + W); } \
+    if (p + W <= k) { s0 += *(const V *)(a + p) * *(const V *)(x + p); p += W; } \
+    s0 += s1; \
+    T sum = 0; \
+    for (int i = 0; i < W; i++) sum += s0[i]; \
+    for (; p < k; p++) sum += a[p] * x[p]; \
+    return sum; \
+  } \
+  static void GV_CAT3(rows, T, ISA)(int64_t m, int64_t k, double alpha, const void *av, int64_t lda, const void *xv, double beta, void *yv, \
+                                    int64_t incy) { \
+    const T *a = av, *x = xv; \
+    T *y = yv; \
+    int64_t i = 0; \
+    for (; i + 4 <= m; i += 4, a += 4 * lda) { \
+      const T *a1 = a + lda, *a2 = a1 + lda, *a3 = a2 + lda; \
+      V s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}; \
+      int64_t p = 0; \
+      for (; p + W <= k; p += W) { \
+        V q = *(const V *)(x + p); \
+        s0 += *(const V *)(a + p) * q; s1 += *(const V *)(a1 + p) * q; s2 += *(const V *)(a2 + p) * q; s3 += *(const V *)(a3 + p) * q; \
+      } \
+      T t[4] = {0}; \
+      for (int w = 0; w < W; w++) { t[0] += s0[w]; t[1] += s1[w]; t[2] += s2[w]; t[3] += s3[w]; } \
+      for (; p < k; p++) { t[0] += a[p] * x[p]; t[1] += a1[p] * x[p]; t[2] += a2[p] * x[p]; t[3] += a3[p] * x[p]; } \
+      for (int r = 0; r < 4; r++) { T *d = y + (i + r) * incy; *d = (T)alpha * t[r] + (beta == 0 ? 0 : (T)beta * *d); } \
+    } \
+    for (; i < m; i++, a += lda) { T *d = y + i * incy; *d = (T)alpha * GV_CAT3(dot, T, ISA)(k, a, x) + (beta == 0 ? 0 : (T)beta * *d); } \
+  } \
+  static void GV_CAT3(columns, T, ISA)(int64_t n, int64_t k, double alpha, const void *xv, int64_t incx, const void *bv, int64_t ldb, \
+                                       double beta, void *yv) { \
+    const T *x = xv, *b = bv; \
+    T *restrict y = yv; \
+    if (beta == 0) for (int64_t j = 0; j < n; j++) y[j] = 0; \
+    else if (beta != 1) for (int64_t j = 0; j < n; j++) y[j] *= (T)beta; \
+    int64_t p = 0; \
+    for (; p + 8 <= k; p += 8, b += 8 * ldb) { \
+      const T *b1 = b + ldb, *b2 = b1 + ldb, *b3 = b2 + ldb, *b4 = b3 + ldb, *b5 = b4 + ldb, *b6 = b5 + ldb, *b7 = b6 + ldb; \
+      T q[8]; \
+      for (int r = 0; r < 8; r++) q[r] = (T)alpha * x[(p + r) * incx]; \
+      for (int64_t j = 0; j < n; j++) \
+        y[j] += ((q[0] * b[j] + q[1] * b1[j]) + (q[2] * b2[j] + q[3] * b3[j])) + ((q[4] * b4[j] + q[5] * b5[j]) + (q[6] * b6[j] + q[7] * b7[j])); \
+    } \
+    for (; p < k; p++, b += ldb) { \
+      T q = (T)alpha * x[p * incx]; \
+      for (int64_t j = 0; j < n; j++) y[j] += q * b[j]; \
+    } \
+  } \
+  static void GV_CAT3(outer, T, ISA)(int64_t m, int64_t n, double alpha, const void *av, int64_t inca, const void *bv, double beta, void *cv, \
+                                     int64_t ldc) { \
+    const T *a = av, *restrict b = bv; \
+    for (int64_t i = 0; i < m; i++) { \
+      T *restrict c = (T *)cv + i * ldc, q = (T)alpha * a[i * inca]; \
+      if (beta == 0) for (int64_t j = 0; j < n; j++) c[j] = q * b[j]; \
+      else for (int64_t j = 0; j < n; j++) c[j] = q * b[j] + (T)beta * c[j]; \
+    } \
+  }
+
+GV_STAMP(float, GV_CAT3(gv, float, ISA), 16)
+GV_STAMP(double, GV_CAT3(gv, double, ISA), 8)
+
+const sc_gemv_kernels GV_CAT3(sc__gemv, f32, ISA) = {GV_CAT3(rows, float, ISA), GV_CAT3(columns, float, ISA), GV_CAT3(outer, float, ISA)};
+const sc_gemv_kernels GV_CAT3(sc__gemv, f64, ISA) = {GV_CAT3(rows, double, ISA), GV_CAT3(columns, double, ISA), GV_CAT3(outer, double, ISA)};
+#undef GV_STAMP
+#undef GV_CAT3
+#undef GV_CAT3_
