@@ -272,3 +272,11 @@ sc_status sc__gemm_f64(sc_context *ctx, bool ta, bool tb, int64_t m, int64_t n, 
   sc__gemm_run(ctx, &g);
   return SC_OK;
 }
+
+void sc__gemm_i64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const int64_t *a, int64_t lda, const int64_t *b, int64_t ldb,
+                  int64_t *c, int64_t ldc) {
+  sc_gemm g = {SC_INT64, ta, tb, m, n, k, 1, 0, a, lda, b, ldb, c, ldc};
+  if (m == 0 || n == 0) return;
+  if (k == 0) zero_rows(&g);
+  else integers(&g, 0, m);
+}

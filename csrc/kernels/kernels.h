@@ -84,6 +84,8 @@ sc_status sc__gemm_f32(sc_context *ctx, bool ta, bool tb, int64_t m, int64_t n, 
                        const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 sc_status sc__gemm_f64(sc_context *ctx, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
                        const double *b, int64_t ldb, double beta, double *c, int64_t ldc);
+void sc__gemm_i64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const int64_t *a, int64_t lda, const int64_t *b, int64_t ldb,
+                  int64_t *c, int64_t ldc);
 /* Before anything else of OpenBLAS (LAPACK): its memory is there on `threads` threads at once, and it will not ask for more. */
 sc_status sc__blas_ready(sc_context *ctx, int threads);
 
