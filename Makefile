@@ -9,7 +9,7 @@ WARN = -Wall -Wextra
 ALL_CFLAGS = -std=gnu11 $(CFLAGS) $(WARN) -fPIC -fvisibility=hidden -pthread $(EXTRA)
 LIBS = -lopenblas -lz -lm -lpthread
 
-ENGINE = $(wildcard csrc/base/*.c csrc/tensor/*.c csrc/kernels/*.c csrc/ops/*.c csrc/autodiff/*.c csrc/graph/*.c csrc/formats/*.c)
+ENGINE = $(wildcard csrc/*.c csrc/base/*.c csrc/tensor/*.c csrc/kernels/*.c csrc/ops/*.c csrc/autodiff/*.c csrc/graph/*.c csrc/formats/*.c)
 BINDING = $(wildcard csrc/lua/*.c)
 ENGINE_O = $(ENGINE:csrc/%.c=$(BUILD)/obj/%.o)
 BINDING_O = $(BINDING:csrc/%.c=$(BUILD)/obj/%.o)

@@ -142,7 +142,7 @@ for _, kind in ipairs { "mlp", "cnn" } do
   local path = OUT .. "/" .. kind .. ".safetensors"
   sc.save(path, model:state_dict())
   local again = io.popen(string.format("lua5.4 examples/fashion.lua --check '%s' %s '%s'", path, kind, folder)):read("n")
-  print(string.format("%s: test accuracy %.2f %%, %.2f %% after saving and reloading in a new process", kind, acc * 100, (again or 0) * 100))
+  print(string.format("%s: test accuracy %.2f %%, after saving and reloading in a new process %.2f %%", kind, acc * 100, (again or 0) * 100))
   if again ~= tonumber(string.format("%.4f", acc)) then error("the reloaded model answers differently", 0) end
   if not small and acc < wanted[kind] then error(string.format("%s: expected at least %.0f %%", kind, wanted[kind] * 100), 0) end
   if kind == "cnn" then plot.filters(OUT .. "/filters.png", model.conv1.weight) end

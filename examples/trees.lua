@@ -84,5 +84,5 @@ for step = 1, STEPS do
 end
 
 local seen, longer = right(6, 500), right(20, 500)
-print(string.format("right: %.1f %% on formulas of 6 leaves, %.1f %% on 20 leaves, more than any it was trained on", seen * 100, longer * 100))
+print(string.format("right: %.1f %% on formulas of 6 leaves, %.1f %% on 20, more than any in training", seen * 100, longer * 100))
 if not small and seen < 0.95 then error("expected at least 95 %", 0) end

@@ -79,6 +79,8 @@ void sc__detach_(sc_tensor *t);
 sc_status sc__backward(sc_context *ctx, sc_tensor **ys, sc_tensor **dys, int n_ys, sc_tensor **inputs, int n_inputs, bool retain,
                        bool create, sc_tensor **grads);
 
+sc_status sc__autodiff_attach(sc_context *ctx);      /* puts the tape into the context's services */
+
 /* ---- formulas ---- */
 /* Compiles an op's formulas and sets what they save. */
 sc_status sc__formulas_prepare(sc_context *ctx, sc_opinfo *op);

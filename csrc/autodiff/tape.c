@@ -387,7 +387,6 @@ void sc__detach_(sc_tensor *t) {
   t->flags &= (uint8_t)~SC_T_REQUIRES;
 }
 
-sc_status sc__autodiff_attach(sc_context *ctx);
 sc_status sc__autodiff_attach(sc_context *ctx) {
   ctx->record = record;
   ctx->may_write = may_write;

@@ -74,6 +74,7 @@ struct sc_context {
   sc_interned *interned[64];
 
   /* Services that higher layers put in. */
+  void (*close)(struct sc_context *ctx);                   /* when the last reference goes */
   const struct sc_optable *ops;
   sc_status (*record)(struct sc_call *call, bool grad);    /* autodiff: remembers a call on the tape; !grad: a view's base only */
   /* autodiff, before an in-place call: refuses one that would break a gradient, keeps the old value when its gradient needs it */
@@ -94,6 +95,8 @@ struct sc_context {
   uint8_t index_base;           /* 1 while called from Lua: for index values and messages */
 };
 
+/* A context without the layers above base; `sc_context_new` (csrc/sconce.c) adds them. */
+sc_status sc__context_make(const sc_options *options, sc_context **out);
 void sc__context_unref(sc_context *ctx);
 
 /* ---- errors ---- */

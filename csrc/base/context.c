@@ -53,7 +53,7 @@ static int size_class(size_t bytes, size_t *rounded) {
   return 17 + (top - 10) * 8 + (int)eighth - 1;
 }
 
-sc_status sc_context_new(const sc_options *options, sc_context **out) {
+sc_status sc__context_make(const sc_options *options, sc_context **out) {
   sc_options o = options ? *options : (sc_options){0};
   if (!o.allocator.alloc) o.allocator = (sc_allocator){host_alloc, host_release, NULL};
   *out = NULL;
@@ -69,11 +69,6 @@ sc_status sc_context_new(const sc_options *options, sc_context **out) {
   ctx->isa = sc__cpu_isa();
   ctx->rng.seed = 0x5c0ce;
   sc_set_threads(ctx, o.threads);
-  extern sc_status sc__ops_attach(sc_context *), sc__autodiff_attach(sc_context *), sc__graph_attach(sc_context *);
-  sc_status s = sc__ops_attach(ctx);
-  if (s == SC_OK) s = sc__autodiff_attach(ctx);
-  if (s == SC_OK) s = sc__graph_attach(ctx);
-  if (s != SC_OK) { sc__context_unref(ctx); return s; }
   *out = ctx;
   return SC_OK;
 }
@@ -95,8 +90,7 @@ void sc_trim(sc_context *ctx) { lock(ctx); trim_locked(ctx); unlock(ctx); }
 
 void sc__context_unref(sc_context *ctx) {
   if (atomic_fetch_sub_explicit(&ctx->refs, 1, memory_order_acq_rel) != 1) return;
-  extern void sc__ops_detach(sc_context *);
-  sc__ops_detach(ctx);
+  if (ctx->close) ctx->close(ctx);
   sc__workers_free(ctx);
   for (int i = 0; i < SC_COUNT(ctx->interned); i++)
     while (ctx->interned[i]) {

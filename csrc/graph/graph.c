@@ -145,7 +145,6 @@ static sc_status trace(sc_call *c) {
 static void untrace(sc_tensor *t) { sc_graph_release(t->graph); }
 static void retrace(sc_tensor *t) { sc__graph_retain(t->graph); }
 
-sc_status sc__graph_attach(sc_context *ctx);
 sc_status sc__graph_attach(sc_context *ctx) {
   ctx->trace = trace;
   ctx->untrace = untrace;

@@ -43,5 +43,6 @@ struct sc_graph {
 };
 
 sc_graph *sc__graph_retain(sc_graph *g);
+sc_status sc__graph_attach(sc_context *ctx);         /* puts recording into the context's services */
 
 #endif

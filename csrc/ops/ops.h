@@ -181,7 +181,7 @@ bool sc__pw_result(const struct sc_pw *pw, sc_dtype common, sc_dtype *compute, s
 
 /* ---- service ---- */
 sc_status sc__ops_attach(sc_context *ctx);
-void sc__ops_detach(sc_context *ctx);
+void sc__ops_detach(sc_context *ctx, void (*free_formula)(sc_context *, struct sc_formula *));
 sc_status sc__signature_parse(const char *text, sc_opinfo *out);   /* SC_EINVAL: our own mistake */
 /* Copies attributes with their lists and strings into one block. new: pass *bytes to sc__release. NULL with n > 0: refused. */
 sc_attr *sc__attrs_copy(sc_context *ctx, const sc_attr *attr, int n, size_t *bytes);

@@ -59,13 +59,12 @@ sc_status sc__ops_attach(sc_context *ctx) {
   return SC_OK;
 }
 
-void sc__ops_detach(sc_context *ctx) {
+void sc__ops_detach(sc_context *ctx, void (*free_formula)(sc_context *, struct sc_formula *)) {
   sc_optable *t = (sc_optable *)ctx->ops;
   if (!t) return;
-  extern void sc__formula_free(sc_context *, struct sc_formula *);
   for (int i = 0; t->info && i < t->n; i++)
     for (int k = 0; k < SC_MAX_INPUTS; k++)
-      if (t->info[i].formula[k]) sc__formula_free(ctx, t->info[i].formula[k]);
+      if (t->info[i].formula[k]) free_formula(ctx, t->info[i].formula[k]);
   if (t->info) sc__release(ctx, t->info, (size_t)t->n * sizeof *t->info);
   sc__release(ctx, t, sizeof *t);
   ctx->ops = NULL;
