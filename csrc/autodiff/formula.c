@@ -9,6 +9,7 @@
 **
 ** Dims are 0-based, as everywhere in C. A formula that consists of pointwise ops only runs as one tile program when nothing has to
 ** be recorded; otherwise it emits its ops one by one, and they can be differentiated again or become nodes of a graph. */
+#include "../ops/fuse.h"
 #include "autodiff.h"
 
 #include <ctype.h>
@@ -314,120 +315,34 @@ static sc_status call(run *r, int k) {
 
 /* ---- running: fused ---- */
 
-typedef struct operand { int source; sc_dtype dtype; int rank; } operand;   /* rank: 0 has dims, 1 0-d, 2 a number */
-
-typedef struct fuser {
-  sc_program p;
-  sc_tensor *in[SC_PROGRAM_INPUTS];
-  sc_tensor constant[SC_PROGRAM_INPUTS];
-  double value[SC_PROGRAM_INPUTS];
-  operand done[MAX_NODES];
-} fuser;
-
-static sc_dtype promoted(const operand *o, int n) {
-  int best[3] = {-1, -1, -1};
-  for (int i = 0; i < n; i++) {
-    sc_dtype d = o[i].rank == 2 && sc__is_float(o[i].dtype) ? SC_FLOAT32 : o[i].dtype;
-    best[o[i].rank] = best[o[i].rank] < 0 ? (int)d : (int)sc__promote((sc_dtype)best[o[i].rank], d);
-  }
-  int r = best[0];
-  for (int k = 1; k < 3; k++)
-    if (best[k] >= 0 && (r < 0 || sc__category((sc_dtype)best[k]) > sc__category((sc_dtype)r))) r = best[k];
-  return (sc_dtype)r;
-}
-
-static bool add_input(fuser *f, sc_tensor *t, operand *o) {
-  for (int i = 0; i < f->p.n_in; i++)
-    if (f->in[i] == t) { o->source = i; goto found; }
-  if (f->p.n_in == SC_PROGRAM_INPUTS) return false;
-  o->source = f->p.n_in;
-  f->p.in_type[f->p.n_in] = t->dtype == SC_BOOL ? SC_C_BOOL : (uint8_t)sc__ctype((sc_dtype)t->dtype);
-  f->in[f->p.n_in++] = t;
-found:
-  o->dtype = (sc_dtype)t->dtype;
-  o->rank = t->flags & SC_T_WRAPPED ? 2 : t->ndim == 0 ? 1 : 0;
-  return true;
-}
-
-static bool add_number(fuser *f, double v, operand *o) {
-  int k = f->p.n_in;
-  if (k == SC_PROGRAM_INPUTS) return false;
-  f->value[k] = v;
-  memset(&f->constant[k], 0, sizeof f->constant[k]);
-  f->constant[k].dtype = SC_FLOAT64;
-  f->constant[k].contiguous = true;
-  f->constant[k].numel = 1;
-  f->constant[k].flags = SC_T_WRAPPED;
-  f->constant[k].data = (char *)&f->value[k];
-  return add_input(f, &f->constant[k], o);
-}
-
-/* Sources are numbered inputs first, but their number grows while we build: instructions are numbered from SC_PROGRAM_INPUTS on
-** and moved down at the end. */
-static bool add_instr(fuser *f, sc_instr q, int *source) {
-  if (f->p.n_instr == SC_PROGRAM_INSTRS) return false;
-  *source = SC_PROGRAM_INPUTS + f->p.n_instr;
-  f->p.instr[f->p.n_instr++] = q;
-  return true;
-}
-
-static uint8_t type_of(const fuser *f, int source) {
-  return source < SC_PROGRAM_INPUTS ? f->p.in_type[source] : f->p.instr[source - SC_PROGRAM_INPUTS].type;
-}
-
-static bool converted(fuser *f, int source, uint8_t type, uint8_t *out) {
-  if (source < SC_PROGRAM_INPUTS && type_of(f, source) != type && f->in[source]->flags & SC_T_WRAPPED) f->p.in_type[source] = type;
-  if (type_of(f, source) != type && !add_instr(f, (sc_instr){.type = type, .arity = 1, .src = {(uint8_t)source}}, &source)) return false;
-  *out = (uint8_t)source;
-  return true;
-}
-
-static bool fuse_call(fuser *f, run *r, const ast *a, operand *result) {
-  const sc_pw *pw = a->op->def->pw;
-  operand o[3];
-  for (int i = 0; i < pw->arity; i++) {
+static bool fuse_call(sc_fuser *f, run *r, const ast *a, sc_operand *done, sc_operand *result) {
+  sc_operand in[3];
+  for (int i = 0; i < a->op->def->pw->arity; i++) {
     const ast *b = &r->f->node[a->arg[i]];
-    if (b->kind == A_CALL) { o[i] = f->done[a->arg[i]]; continue; }
+    if (b->kind == A_CALL) { in[i] = done[a->arg[i]]; continue; }
     sc_tensor *t = borrowed(r->g, b);
     double v = b->kind == A_ATTR ? sc__number(&r->g->attr[b->index]) : b->number;
-    if (t ? !add_input(f, t, &o[i]) : !add_number(f, v, &o[i])) return false;
+    if (t ? !sc__fuse_tensor(f, t, &in[i]) : !sc__fuse_number(f, v, &in[i])) return false;
   }
-  int from = pw->flags & SC_PW_COND ? 1 : 0;
-  sc_dtype compute, dtype;
-  if (!sc__pw_result(pw, promoted(o + from, pw->arity - from), &compute, &dtype)) return false;
-  sc_instr q = {.arity = pw->arity, .type = pw->rule == SC_PW_BOOL ? SC_C_BOOL : (uint8_t)sc__ctype(compute)};
-  q.fn = sc__pw_kernel(r->g->ctx->isa, pw->id, sc__ctype(compute));
   sc_attr attr[SC_MAX_ATTRS];
   sc__attr_defaults(a->op, attr);
   for (int i = a->op->n_in; i < a->n; i++) attr[a->op->param[i].slot] = attr_value(r, a->arg[i]);
-  for (int i = 0; i < a->op->n_attr; i++)
-    q.p[i] = attr[i].kind == SC_ATTR_FLOAT ? (sc_scalar){false, false, sc__f64_to_i64(attr[i].f), attr[i].f} : sc__scalar_int(attr[i].i);
-  result->rank = 2;
-  for (int i = 0; i < pw->arity; i++) {
-    if (o[i].rank < result->rank) result->rank = o[i].rank;
-    if (!converted(f, o[i].source, i < from ? SC_C_BOOL : (uint8_t)sc__ctype(compute), &q.src[i])) return false;
-  }
-  result->dtype = dtype;
-  f->p.cost += pw->cost;
-  return add_instr(f, q, &result->source);
+  return sc__fuse_op(f, r->g->ctx->isa, a->op, attr, in, result);
 }
 
 /* false: cannot be fused (too long, or shapes that do not meet); then it runs op by op. */
 static bool fused(run *r, sc_tensor **dx, sc_status *status) {
-  fuser f;
-  f.p.n_in = f.p.n_instr = 0;
-  f.p.cost = 0;
+  sc_fuser f;
+  sc_operand done[MAX_NODES];
+  sc__fuse_begin(&f);
   for (int k = 0; k < r->f->n; k++) {
     const ast *a = &r->f->node[k];
-    if (a->kind == A_CALL) { if (!fuse_call(&f, r, a, &f.done[k])) return false; continue; }
+    if (a->kind == A_CALL) { if (!fuse_call(&f, r, a, done, &done[k])) return false; continue; }
     sc_tensor *t = borrowed(r->g, a);
     if (t && sc__is_symbolic(t)) return false;
     if ((a->kind == A_DY || a->kind == A_IN || a->kind == A_OUT) && !t) return false;
   }
-  for (int k = 0; k < f.p.n_instr; k++)
-    for (int i = 0; i < f.p.instr[k].arity; i++)
-      if (f.p.instr[k].src[i] >= SC_PROGRAM_INPUTS)
-        f.p.instr[k].src[i] = (uint8_t)(f.p.instr[k].src[i] - SC_PROGRAM_INPUTS + f.p.n_in);
+  sc__fuse_end(&f);
   sc_meta m = {.ndim = 0};
   for (int i = 0; i < f.p.n_in; i++) {
     int64_t dim[SC_MAX_DIMS];
@@ -436,7 +351,7 @@ static bool fused(run *r, sc_tensor **dx, sc_status *status) {
     m.ndim = n;
     memcpy(m.dim, dim, (size_t)n * 8);
   }
-  m.dtype = f.done[r->f->root].dtype;
+  m.dtype = done[r->f->root].dtype;
   *status = sc__tensor_like_meta(r->g->ctx, r->g->op->name, &m, dx);
   if (*status == SC_OK) sc__program_run(r->g->ctx, &f.p, *dx, f.in);
   return true;

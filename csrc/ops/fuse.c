@@ -1,0 +1,106 @@
+/* Building tile programs. While a program grows its sources are numbered with room for every input first (instructions from
+** SC_PROGRAM_INPUTS on); `sc__fuse_end` moves instructions down to where the inputs really end. Values whose type is not the one an
+** op computes in are converted by an instruction of their own; a number of the script is simply read as that type. */
+#include "fuse.h"
+
+#include <string.h>
+
+void sc__fuse_begin(sc_fuser *f) {
+  f->p.n_in = f->p.n_instr = 0;
+  f->p.cost = 0;
+}
+
+sc_scalar sc__attr_scalar(const sc_attr *a) {
+  return a->kind == SC_ATTR_FLOAT ? (sc_scalar){false, false, sc__f64_to_i64(a->f), a->f} : sc__scalar_int(a->i);
+}
+
+static sc_dtype promoted(const sc_operand *o, int n) {
+  int best[3] = {-1, -1, -1};
+  for (int i = 0; i < n; i++) {
+    sc_dtype d = o[i].rank == 2 && sc__is_float(o[i].dtype) ? SC_FLOAT32 : o[i].dtype;
+    best[o[i].rank] = best[o[i].rank] < 0 ? (int)d : (int)sc__promote((sc_dtype)best[o[i].rank], d);
+  }
+  int r = best[0];
+  for (int k = 1; k < 3; k++)
+    if (best[k] >= 0 && (r < 0 || sc__category((sc_dtype)best[k]) > sc__category((sc_dtype)r))) r = best[k];
+  return (sc_dtype)r;
+}
+
+bool sc__fuse_tensor(sc_fuser *f, sc_tensor *t, sc_operand *o) {
+  int k = 0;
+  while (k < f->p.n_in && f->in[k] != t) k++;
+  if (k == SC_PROGRAM_INPUTS) return false;
+  if (k == f->p.n_in) {
+    f->p.in_type[k] = t->dtype == SC_BOOL ? SC_C_BOOL : (uint8_t)sc__ctype((sc_dtype)t->dtype);
+    f->in[f->p.n_in++] = t;
+  }
+  *o = (sc_operand){k, (sc_dtype)t->dtype, t->flags & SC_T_WRAPPED ? 2 : t->ndim == 0 ? 1 : 0};
+  return true;
+}
+
+bool sc__fuse_number(sc_fuser *f, double v, sc_operand *o) {
+  int k = f->p.n_in;
+  if (k == SC_PROGRAM_INPUTS) return false;
+  f->value[k] = v;
+  memset(&f->constant[k], 0, sizeof f->constant[k]);
+  f->constant[k].dtype = SC_FLOAT64;
+  f->constant[k].contiguous = true;
+  f->constant[k].numel = 1;
+  f->constant[k].flags = SC_T_WRAPPED;
+  f->constant[k].data = (char *)&f->value[k];
+  return sc__fuse_tensor(f, &f->constant[k], o);
+}
+
+static bool add(sc_fuser *f, sc_instr q, int *source) {
+  if (f->p.n_instr == SC_PROGRAM_INSTRS) return false;
+  *source = SC_PROGRAM_INPUTS + f->p.n_instr;
+  f->p.instr[f->p.n_instr++] = q;
+  return true;
+}
+
+static uint8_t type_of(const sc_fuser *f, int source) {
+  return source < SC_PROGRAM_INPUTS ? f->p.in_type[source] : f->p.instr[source - SC_PROGRAM_INPUTS].type;
+}
+
+static bool used(const sc_fuser *f, int source) {
+  for (int k = 0; k < f->p.n_instr; k++)
+    for (int i = 0; i < f->p.instr[k].arity; i++) if (f->p.instr[k].src[i] == source) return true;
+  return false;
+}
+
+static bool converted(sc_fuser *f, int source, uint8_t type, uint8_t *out) {
+  if (type_of(f, source) != type) {
+    bool number = source < SC_PROGRAM_INPUTS && f->in[source]->flags & SC_T_WRAPPED && !used(f, source);
+    if (number) f->p.in_type[source] = type;
+    else if (!add(f, (sc_instr){.type = type, .arity = 1, .src = {(uint8_t)source}}, &source)) return false;
+  }
+  *out = (uint8_t)source;
+  return true;
+}
+
+bool sc__fuse_op(sc_fuser *f, sc_isa isa, const sc_opinfo *op, const sc_attr *attr, const sc_operand *in, sc_operand *out) {
+  const sc_pw *pw = op->def->pw;
+  if (!pw || op->n_attr > SC_PROGRAM_PARAMS) return false;
+  int from = pw->flags & SC_PW_COND ? 1 : 0;
+  sc_dtype compute, dtype;
+  if (!sc__pw_result(pw, promoted(in + from, pw->arity - from), &compute, &dtype)) return false;
+  uint8_t type = (uint8_t)sc__ctype(compute);
+  sc_instr q = {.arity = pw->arity, .type = pw->rule == SC_PW_BOOL ? SC_C_BOOL : type, .fn = sc__pw_kernel(isa, pw->id, (sc_ctype)type)};
+  for (int i = 0; i < op->n_attr; i++) q.p[i] = sc__attr_scalar(&attr[i]);
+  int rank = 2;
+  for (int i = 0; i < pw->arity; i++) {
+    if (in[i].rank < rank) rank = in[i].rank;
+    if (!converted(f, in[i].source, i < from ? SC_C_BOOL : type, &q.src[i])) return false;
+  }
+  out->dtype = dtype;
+  out->rank = rank;
+  f->p.cost += pw->cost;
+  return add(f, q, &out->source);
+}
+
+void sc__fuse_end(sc_fuser *f) {
+  for (int k = 0; k < f->p.n_instr; k++)
+    for (int i = 0; i < f->p.instr[k].arity; i++)
+      if (f->p.instr[k].src[i] >= SC_PROGRAM_INPUTS)
+        f->p.instr[k].src[i] = (uint8_t)(f->p.instr[k].src[i] - SC_PROGRAM_INPUTS + f->p.n_in);
+}

@@ -1,0 +1,27 @@
+/* Fusing pointwise ops into one tile program. Used where gradient formulas run and where graphs are optimised. */
+#ifndef SC_FUSE_H
+#define SC_FUSE_H
+
+#include "ops.h"
+
+/* A value inside a program being built. rank: 0 has dims, 1 0-d, 2 a number of the script (it decides promotion). */
+typedef struct sc_operand { int source; sc_dtype dtype; int rank; } sc_operand;
+
+typedef struct sc_fuser {
+  sc_program p;
+  sc_tensor *in[SC_PROGRAM_INPUTS];            /* borrowed; numbers point into `constant` */
+  sc_tensor constant[SC_PROGRAM_INPUTS];
+  double value[SC_PROGRAM_INPUTS];
+} sc_fuser;
+
+void sc__fuse_begin(sc_fuser *f);
+/* Each is false when the program is full, or the op does not exist for these dtypes: then the ops have to run one by one. */
+bool sc__fuse_tensor(sc_fuser *f, sc_tensor *t, sc_operand *out);
+bool sc__fuse_number(sc_fuser *f, double v, sc_operand *out);
+bool sc__fuse_op(sc_fuser *f, sc_isa isa, const sc_opinfo *op, const sc_attr *attr, const sc_operand *in, sc_operand *out);
+/* Numbers the operands; the program's result is `last`'s, which must be the newest op. */
+void sc__fuse_end(sc_fuser *f);
+/* An attribute as kernels read it. */
+sc_scalar sc__attr_scalar(const sc_attr *a);
+
+#endif
