@@ -2,74 +2,13 @@
 **
 ** In-place on a view. The base's history becomes "the old base with the view's region replaced by the new value" (the op
 ** as_strided_scatter), and every view of that base makes its own history anew, as "as_strided of the new base", the next time it
-** is asked for an edge. So a write to a view is a write into its base, and all views see it. */
+** is asked for an edge. So a write to a view is a write into its base, and all views see it.
+**
+** A call is remembered before it runs, when everything that can fail here can still fail without a trace. What an in-place call
+** changes in x's history waits in the call until the write is done. */
 #include "autodiff.h"
 
 #include <string.h>
-
-struct sc_autograd *sc__autograd(sc_tensor *t) {
-  if (t->ad) return t->ad;
-  struct sc_autograd *ad = sc__alloc_zero(t->ctx, sizeof *ad);
-  if (!ad) { sc__no_memory(t->ctx, sizeof *ad); return NULL; }
-  t->ad = ad;
-  return ad;
-}
-
-static void hooks_free(sc_context *ctx, sc_hook **list) {
-  while (*list) {
-    sc_hook *h = *list;
-    *list = h->next;
-    sc__release(ctx, h, sizeof *h);
-  }
-}
-
-static void forget(sc_tensor *t) {
-  struct sc_autograd *ad = t->ad;
-  t->ad = NULL;
-  if (ad->node)
-    for (sc_hook *h = ad->node->hooks; h; h = h->next) if (h->keep == t) h->keep = NULL;
-  if (ad->accumulate) ad->accumulate->leaf = NULL;
-  sc__node_release(ad->node);
-  sc_tensor_release(ad->grad);
-  sc_tensor_release(ad->base);
-  hooks_free(t->ctx, &ad->hooks);
-  sc__release(t->ctx, ad, sizeof *ad);
-}
-
-void sc__node_free_saved(sc_node *n) {
-  for (int i = 0; i < n->n_in && n->in; i++) { sc_tensor_release(n->in[i].t); n->in[i].t = NULL; }
-  for (int i = 0; i < n->n_out && n->out; i++) { sc_tensor_release(n->out[i].t); n->out[i].t = NULL; }
-  n->freed = true;
-}
-
-/* Long chains die here: a loop over a list instead of a call per node. */
-void sc__node_release(sc_node *n) {
-  sc_node *dead = NULL;
-  if (!n || --n->refs > 0) return;
-  n->visit = NULL;
-  dead = n;
-  while (dead) {
-    n = dead;
-    dead = (sc_node *)n->visit;                     /* a dead node's visit field links the list */
-    n->visit = NULL;
-    for (int i = 0; i < n->n_in; i++) {
-      sc_node *to = n->edge[i].node;
-      if (!to || --to->refs > 0) continue;
-      to->visit = (struct sc_visit *)dead;
-      dead = to;
-    }
-    sc_context *ctx = n->ctx;
-    n->refs = 1;                                    /* releasing saved tensors must not come back here */
-    sc__node_free_saved(n);
-    if (n->leaf) {
-      if (n->leaf->ad && n->leaf->ad->accumulate == n) n->leaf->ad->accumulate = NULL;
-      sc_tensor_release(n->leaf);
-    }
-    hooks_free(ctx, &n->hooks);
-    if (n->attr) sc__release(ctx, n->attr, n->attr_bytes);
-    sc__release(ctx, n, n->bytes);
-  }
-}
 
 static sc_node *accumulate_node(sc_tensor *t) {
   struct sc_autograd *ad = sc__autograd(t);
@@ -134,8 +73,8 @@ static sc_node *node_new(sc_context *ctx, int n_in, int n_out, size_t words) {
   n->refs = 1;
   n->ctx = ctx;
   n->bytes = bytes;
-  n->n_in = (uint8_t)n_in;
-  n->n_out = (uint8_t)n_out;
+  n->n_in = n_in;
+  n->n_out = n_out;
   n->seq = ++ctx->sequence;
   char *at = (char *)(n + 1);
   n->edge = (sc_edge *)at; at += (size_t)n_in * sizeof(sc_edge);
@@ -182,14 +121,6 @@ static sc_status save(sc_saved *s, sc_tensor *t, bool output) {
   return SC_OK;
 }
 
-static void attach(sc_tensor *t, sc_node *n, int slot) {
-  sc_node *old = t->ad->node;
-  n->refs++;
-  t->ad->node = n;
-  t->ad->slot = slot;
-  sc__node_release(old);
-}
-
 static sc_status set_base(sc_tensor *view, sc_tensor *of) {
   if (!sc__autograd(view)) return SC_ENOMEM;
   sc_tensor *base = of->ad && of->ad->base ? of->ad->base : of;
@@ -216,97 +147,141 @@ static sc_status refresh_view(sc_tensor *t) {
   sc_status s = sc__op(ctx, "as_strided", &base, 1, attr, 3, &fresh);
   ctx->grad_enabled = was;
   SC_TRY(s);
-  if (fresh->ad && fresh->ad->node) attach(t, fresh->ad->node, fresh->ad->slot);
-  t->ad->base_history = base->ad->history;
+  if (fresh->ad && fresh->ad->node) {
+    s = sc__node_pin(fresh->ad->node);               /* t's userdata knows nothing of the new history */
+    if (s == SC_OK) {
+      sc__attach(t, fresh->ad->node, fresh->ad->slot);
+      sc__anchor_set(t, fresh->ad->anchor);
+    }
+  }
+  if (s == SC_OK) t->ad->base_history = base->ad->history;
   sc_tensor_release(fresh);
-  return SC_OK;
+  return s;
 }
 
-/* x was written to by n. */
-static sc_status rebase(sc_tensor *x, sc_node *n) {
-  sc_tensor *base = x->ad ? x->ad->base : NULL;
-  if (!base) {
-    if (!sc__autograd(x)) return SC_ENOMEM;
-    attach(x, n, 0);
-    x->ad->history++;
-    return SC_OK;
-  }
-  sc_context *ctx = x->ctx;
-  const sc_opinfo *op = sc__op_find(ctx, "as_strided_scatter");
-  sc_tensor *in[2] = {base, x};
+/* The node of the base that x, a view, is written through. */
+static sc_status plan_base(sc_call *c, sc_node *n) {
+  sc_context *ctx = c->ctx;
+  sc_tensor *x = c->in[0], *base = x->ad->base;
+  sc_opinfo *op = (sc_opinfo *)sc__op_find(ctx, "as_strided_scatter");
+  SC_TRY(sc__formulas_prepare(ctx, op));
   sc_node *m = node_new(ctx, 2, 1, shape_words(base) * 2 + shape_words(x));
   if (!m) return SC_ENOMEM;
+  c->base_node = m;
   m->op = op;
   m->where = n->where;
   sc_attr attr[3];
   geometry(x, base, attr);
   m->attr = sc__attrs_copy(ctx, attr, 3, &m->attr_bytes);
-  sc_status s = m->attr ? SC_OK : sc__no_memory(ctx, 64);
+  if (!m->attr) return sc__no_memory(ctx, m->attr_bytes);
   int64_t *words = (int64_t *)(m->out_shape + 1);
   m->out_shape[0] = words;
   words = put_shape(words, base, true);
-  attach(x, n, 0);                                   /* the new value's edge goes to n */
-  if (s == SC_OK) s = sc__formulas_prepare(ctx, (sc_opinfo *)op);
-  if (s == SC_OK) {
-    x->ad->base_history = base->ad->history;         /* x is up to date: n is its history */
-    s = fill_inputs(m, in, base, words);
-  }
-  if (s == SC_OK) {
-    attach(base, m, 0);
-    base->ad->history++;
-  }
-  sc__node_release(m);
-  return s;
+  SC_TRY(fill_inputs(m, (sc_tensor *[]){base, NULL}, base, words));
+  m->in_dtype[1] = x->dtype;
+  if (!same_shape(x, base)) { m->in_shape[1] = words; put_shape(words, x, false); }
+  m->edge[1] = (sc_edge){n, 0};
+  n->refs++;
+  m->anchor = n->anchor;
+  if (base->flags & SC_T_ANCHORED) SC_TRY(sc__anchor_join(ctx, &m->anchor, base->ad->anchor));
+  return sc__node_pin(m);
 }
 
-static sc_status record(sc_call *c, bool grad) {
-  if (!grad) return set_base(c->out[0], c->in[0]);   /* a view without a history */
-  sc_context *ctx = c->ctx;
-  sc_opinfo *op = (sc_opinfo *)c->op;
-  bool differentiable = false;
-  for (int i = 0; i < c->n_out; i++) differentiable = differentiable || sc__is_float((sc_dtype)c->out[i]->dtype);
-  if (!differentiable) return op->flags & SC_OP_VIEW && !c->inplace ? set_base(c->out[0], c->in[0]) : SC_OK;
-  if (!sc__op_has_gradient(op) && !c->inplace) return SC_OK;
-  SC_TRY(sc__formulas_prepare(ctx, op));
-  size_t words = 0;
-  for (int i = 0; i < c->n_in; i++) if (c->in[i]) words += shape_words(c->in[i]);
-  for (int i = 0; i < c->n_out; i++) words += shape_words(c->out[i]);
-  sc_node *n = node_new(ctx, c->n_in, c->n_out, words);
-  if (!n) return SC_ENOMEM;
-  n->op = op;
-  n->base = c->base;
-  n->where = sc__locate(ctx);
-  int64_t *at = (int64_t *)(n->out_shape + c->n_out);
-  for (int i = 0; i < c->n_out; i++) { n->out_shape[i] = at; at = put_shape(at, c->out[i], true); }
-  sc_status s = fill_inputs(n, c->in, c->out[0], at);
-  if (s == SC_OK && op->n_attr) {
-    n->attr = sc__attrs_copy(ctx, c->attr, op->n_attr, &n->attr_bytes);
-    if (!n->attr) s = sc__no_memory(ctx, n->attr_bytes);
+/* Ends an in-place call: the write is done, or it failed. */
+static void commit(sc_call *c, bool done) {
+  sc_node *n = c->node, *m = c->base_node;
+  c->node = c->base_node = NULL;
+  if (n && done) {
+    sc_tensor *x = c->in[0];
+    for (int i = 0; i < n->n_in + n->n_out; i++) {   /* what was saved and shares x's memory does not overlap x (or is x) */
+      sc_saved *s = i < n->n_in ? &n->in[i] : &n->out[i - n->n_in];
+      if (s->t && s->t->storage && s->t->storage == x->storage) s->version = x->storage->version;
+    }
+    sc__attach(x, n, 0);
+    sc__anchor_set(x, n->anchor);
+    if (m) {
+      sc_tensor *base = x->ad->base;
+      sc__attach(base, m, 0);
+      sc__anchor_set(base, m->anchor);
+      base->ad->history++;
+      x->ad->base_history = base->ad->history;       /* x is up to date: n is its history */
+    } else {
+      x->ad->history++;
+    }
   }
-  uint32_t want_in = 0;                              /* only what the formulas of the wanted inputs read */
-  uint32_t want_out = 0;
+  sc__node_release(m);
+  sc__node_release(n);
+}
+
+/* The value of input i that the gradient will read: of what an in-place call overwrites, the copy. */
+static sc_tensor *value_of(const sc_call *c, int i) {
+  sc_tensor *x = c->in[0], *t = c->in[i];
+  if (!c->inplace || !c->old) return t;
+  return t == x || (t->storage && t->storage == x->storage && t->data == x->data && t->numel) ? c->old : t;
+}
+
+static sc_status save_for(sc_call *c, sc_node *n) {
+  const sc_opinfo *op = c->op;
+  uint32_t want_in = 0, want_out = 0;                /* only what the formulas of the wanted inputs read */
   for (int i = 0; i < c->n_in; i++) {
     int k = i < op->n_in ? i : op->n_in - 1;
     if (!n->edge[i].node) continue;
     want_in |= op->reads_in[k];
     want_out |= op->reads_out[k];
   }
-  for (int i = 0; i < c->n_in && s == SC_OK; i++)
-    if (c->in[i] && want_in >> (i < 31 ? i : 31) & 1) s = save(&n->in[i], c->inplace && i == 0 && c->old ? c->old : c->in[i], false);
-  for (int i = 0; i < c->n_out && s == SC_OK; i++)
-    if (want_out >> i & 1) s = save(&n->out[i], c->out[i], true);
-  if (s == SC_OK && c->inplace) {
-    s = rebase(c->in[0], n);
-  } else if (s == SC_OK) {
-    for (int i = 0; i < c->n_out && s == SC_OK; i++) {
-      if (!sc__is_float((sc_dtype)c->out[i]->dtype)) continue;
-      if (!sc__autograd(c->out[i])) { s = SC_ENOMEM; break; }
-      attach(c->out[i], n, i);
-      for (int k = 0; k < c->n_in; k++) if (c->in[k]) c->out[i]->flags |= c->in[k]->flags & SC_T_ANCHORED;
-    }
-    if (s == SC_OK && op->flags & SC_OP_VIEW) s = set_base(c->out[0], c->in[0]);
+  for (int i = 0; i < c->n_in; i++)
+    if (c->in[i] && want_in >> (i < 31 ? i : 31) & 1) SC_TRY(save(&n->in[i], value_of(c, i), false));
+  for (int i = 0; i < c->n_out; i++)
+    if (want_out >> i & 1) SC_TRY(save(&n->out[i], c->inplace ? c->in[0] : c->out[i], true));
+  return SC_OK;
+}
+
+static sc_status finish_node(sc_call *c, sc_node *n) {
+  for (int k = 0; k < c->n_in; k++)
+    if (c->in[k] && c->in[k]->flags & SC_T_ANCHORED && n->edge[k].node) SC_TRY(sc__anchor_join(c->ctx, &n->anchor, c->in[k]->ad->anchor));
+  SC_TRY(save_for(c, n));
+  if (c->inplace) {
+    sc_tensor *x = c->in[0];
+    if (!sc__autograd(x)) return SC_ENOMEM;
+    if (x->ad->base) return plan_base(c, n);
+    return atomic_load_explicit(&x->refs, memory_order_relaxed) > 1 ? sc__node_pin(n) : SC_OK;
   }
-  sc__node_release(n);
+  for (int i = 0; i < c->n_out; i++) {
+    if (!sc__is_float((sc_dtype)c->out[i]->dtype)) continue;
+    if (!sc__autograd(c->out[i])) return SC_ENOMEM;
+    sc__attach(c->out[i], n, i);
+    sc__anchor_set(c->out[i], n->anchor);
+  }
+  return c->op->flags & SC_OP_VIEW ? set_base(c->out[0], c->in[0]) : SC_OK;
+}
+
+static sc_status record(sc_call *c, bool grad) {
+  if (!grad) return set_base(c->out[0], c->in[0]);   /* a view without a history */
+  sc_context *ctx = c->ctx;
+  sc_opinfo *op = (sc_opinfo *)c->op;
+  bool differentiable = false, any = false;
+  for (int i = 0; i < c->n_out; i++) differentiable = differentiable || sc__is_float((sc_dtype)(c->inplace ? c->in[0] : c->out[i])->dtype);
+  if (!differentiable) return op->flags & SC_OP_VIEW && !c->inplace ? set_base(c->out[0], c->in[0]) : SC_OK;
+  if (c->inplace) for (int i = 0; i < c->n_in && !any; i++) any = c->in[i] && sc_requires_grad(c->in[i]);
+  if (c->inplace ? !any : !sc__op_has_gradient(op)) return SC_OK;
+  SC_TRY(sc__formulas_prepare(ctx, op));
+  size_t words = 0;
+  for (int i = 0; i < c->n_in; i++) if (c->in[i]) words += shape_words(c->in[i]);
+  for (int i = 0; i < c->n_out; i++) words += shape_words(c->inplace ? c->in[0] : c->out[i]);
+  sc_node *n = node_new(ctx, c->n_in, c->n_out, words);
+  if (!n) return SC_ENOMEM;
+  n->op = op;
+  n->base = c->base;
+  n->where = sc__locate(ctx);
+  int64_t *at = (int64_t *)(n->out_shape + c->n_out);
+  for (int i = 0; i < c->n_out; i++) { n->out_shape[i] = at; at = put_shape(at, c->inplace ? c->in[0] : c->out[i], true); }
+  sc_status s = fill_inputs(n, c->in, c->inplace ? c->in[0] : c->out[0], at);
+  if (s == SC_OK && op->n_attr) {
+    n->attr = sc__attrs_copy(ctx, c->attr, op->n_attr, &n->attr_bytes);
+    if (!n->attr) s = sc__no_memory(ctx, n->attr_bytes);
+  }
+  if (s == SC_OK) s = finish_node(c, n);
+  if (c->inplace) c->node = n; else sc__node_release(n);
   return s;
 }
 
@@ -314,19 +289,22 @@ sc_status sc__record_custom(sc_context *ctx, int64_t id, sc_tensor **in, int n_i
   size_t words = 0;
   for (int i = 0; i < n_in; i++) if (in[i]) words += shape_words(in[i]);
   for (int i = 0; i < n_out; i++) words += shape_words(out[i]);
-  if (n_in > 255 || n_out > 255) return sc__fail(ctx, SC_EINVAL, "a custom function takes and returns at most 255 tensors");
   sc_node *n = node_new(ctx, n_in, n_out, words);
   if (!n) return SC_ENOMEM;
   n->kind = SC_NODE_CUSTOM;
-  n->custom = id;
+  n->custom = n->anchor = id;
   n->where = sc__locate(ctx);
   int64_t *at = (int64_t *)(n->out_shape + n_out);
   for (int i = 0; i < n_out; i++) { n->out_shape[i] = at; at = put_shape(at, out[i], true); }
   sc_status s = fill_inputs(n, in, out[0], at);
+  for (int i = 0; i < n_in && s == SC_OK; i++)
+    if (in[i] && in[i]->flags & SC_T_ANCHORED && n->edge[i].node) s = sc__anchor_join(ctx, &n->anchor, in[i]->ad->anchor);
+  for (int i = 0; i < n_out && s == SC_OK; i++)
+    if (sc__is_float((sc_dtype)out[i]->dtype) && !sc__autograd(out[i])) s = SC_ENOMEM;
   for (int i = 0; i < n_out && s == SC_OK; i++) {
     if (!sc__is_float((sc_dtype)out[i]->dtype)) continue;
-    if (!sc__autograd(out[i])) s = SC_ENOMEM;
-    else attach(out[i], n, i);
+    sc__attach(out[i], n, i);
+    sc__anchor_set(out[i], n->anchor);
   }
   sc__node_release(n);
   return s;
@@ -337,7 +315,11 @@ static sc_status keep_old(sc_call *c) {
   uint32_t reads = 0;
   for (int i = 0; i < c->n_in; i++)
     if (c->in[i] && sc_requires_grad(c->in[i])) reads |= c->op->reads_in[i < c->op->n_in ? i : c->op->n_in - 1];
-  return reads & 1 ? sc__op1(c->ctx, "clone", c->in[0], &c->old) : SC_OK;
+  sc_tensor *x = c->in[0];
+  bool need = reads & 1;
+  for (int i = 1; i < c->n_in && !need; i++)         /* x given twice, as in x:mul_(x) */
+    need = c->in[i] && reads >> (i < 31 ? i : 31) & 1 && (c->in[i] == x || (x->storage && c->in[i]->storage == x->storage && c->in[i]->data == x->data));
+  return need ? sc__op1(c->ctx, "clone", x, &c->old) : SC_OK;
 }
 
 static sc_status may_write(sc_call *c, bool wants_grad) {
@@ -355,41 +337,10 @@ static sc_status may_write(sc_call *c, bool wants_grad) {
   return grad ? keep_old(c) : SC_OK;
 }
 
-sc_status sc__add_hook(sc_tensor *t, int64_t id) {
-  sc_edge e = {NULL, 0};
-  bool leaf = (t->flags & SC_T_REQUIRES) != 0;
-  if (!leaf) SC_TRY(sc__edge_of(t, &e));
-  if (!leaf && !e.node) return sc__fail(t->ctx, SC_EINVAL, "register_hook: the tensor does not require gradients");
-  sc_hook *h = sc__autograd(t) ? sc__alloc_zero(t->ctx, sizeof *h) : NULL;
-  if (!h) return sc__no_memory(t->ctx, sizeof *h);
-  *h = (sc_hook){.slot = e.slot, .id = id};
-  sc_hook **end = leaf ? &t->ad->hooks : &e.node->hooks;
-  while (*end) end = &(*end)->next;
-  *end = h;
-  return SC_OK;
-}
-
-sc_status sc__retain_grad(sc_tensor *t) {
-  if (t->flags & SC_T_REQUIRES) return SC_OK;
-  sc_edge e;
-  SC_TRY(sc__edge_of(t, &e));
-  if (!e.node) return sc__fail(t->ctx, SC_EINVAL, "retain_grad: the tensor does not require gradients");
-  for (sc_hook *h = e.node->hooks; h; h = h->next) if (h->keep == t) return SC_OK;
-  sc_hook *h = sc__alloc_zero(t->ctx, sizeof *h);
-  if (!h) return sc__no_memory(t->ctx, sizeof *h);
-  *h = (sc_hook){.next = e.node->hooks, .slot = e.slot, .id = -1, .keep = t};
-  e.node->hooks = h;
-  return SC_OK;
-}
-
-void sc__detach_(sc_tensor *t) {
-  if (t->ad && t->ad->node) { sc__node_release(t->ad->node); t->ad->node = NULL; }
-  t->flags &= (uint8_t)~SC_T_REQUIRES;
-}
-
 sc_status sc__autodiff_attach(sc_context *ctx) {
   ctx->record = record;
   ctx->may_write = may_write;
-  ctx->forget = forget;
+  ctx->commit = commit;
+  ctx->forget = sc__forget;
   return SC_OK;
 }

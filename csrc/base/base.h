@@ -76,19 +76,27 @@ struct sc_context {
   /* Services that higher layers put in. */
   void (*close)(struct sc_context *ctx);                   /* when the last reference goes */
   const struct sc_optable *ops;
-  sc_status (*record)(struct sc_call *call, bool grad);    /* autodiff: remembers a call on the tape; !grad: a view's base only */
+  sc_status (*record)(struct sc_call *call, bool grad);    /* autodiff: remembers a call on the tape, before it runs; !grad: a view's base only */
   /* autodiff, before an in-place call: refuses one that would break a gradient, keeps the old value when its gradient needs it */
   sc_status (*may_write)(struct sc_call *call, bool grad);
+  void (*commit)(struct sc_call *call, bool done);         /* autodiff: after an in-place call that was remembered; !done: it failed */
   sc_status (*trace)(struct sc_call *call);                /* graph: appends a call as a node */
   void (*forget)(struct sc_tensor *t);                     /* autodiff: drops t's gradient data */
   void (*retrace)(struct sc_tensor *t);                    /* graph: a second header of the same value was made */
   void (*untrace)(struct sc_tensor *t);                    /* graph: drops t's tie to its graph */
   sc_location (*locate)(void *user);                       /* binding: where the script is now */
   void *locate_user;
-  /* binding: runs hook or custom backward `id`; grads are new, dy borrowed */
+  /* binding: runs hook or custom backward `id`; grads are new, dy borrowed. keep: the node may be walked again. */
   sc_status (*script_hook)(void *user, int64_t id, struct sc_tensor *dy, struct sc_tensor **out);
-  sc_status (*script_backward)(void *user, int64_t id, struct sc_tensor **dy, int n_dy, struct sc_tensor **dx, int n_dx);
+  sc_status (*script_backward)(void *user, int64_t id, bool keep, struct sc_tensor **dy, int n_dy, struct sc_tensor **dx, int n_dx);
+  sc_status (*script_join)(void *user, int64_t a, int64_t b, int64_t *out);   /* an anchor that keeps both */
+  sc_status (*script_pin)(void *user, int64_t id);         /* keeps it until unpinned as often; unpin never calls the script */
+  void (*script_unpin)(void *user, int64_t id);
+  void (*reclaim)(void *user);                             /* binding: memory ran short; frees what the script no longer reaches */
 
+  struct sc_node *dying;        /* nodes to be released by the loop that is running */
+  bool burying, reclaiming;
+  int walks;                    /* reverse walks going on, one inside the other */
   uint64_t sequence;            /* of tape nodes */
   sc_isa isa;                   /* what the processor can do */
   bool grad_enabled, anomaly;

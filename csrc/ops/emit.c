@@ -1,8 +1,9 @@
 /* The one door to the op table. See ops.h for the contract.
 **
-** The order is what makes a failing op change nothing: infer (check everything), allocate, run, then record. An in-place op's
-** result is its first input: kernels write there only when infer has accepted the shapes; ops whose kernel cannot work in
-** place run into a fresh tensor that is then copied over. */
+** The order is what makes a failing op change nothing: infer (check everything), allocate, record on the tape, then run. An in-place
+** op's result is its first input: kernels write there only when infer has accepted the shapes; ops whose kernel cannot work in
+** place run into a fresh tensor that is then copied over. What it changes on the tape takes effect when the write is done.
+** Random numbers drawn by an op that then fails are given back. */
 #include "ops.h"
 
 #include <stdarg.h>
@@ -18,9 +19,9 @@ static sc_status make_views(sc_call *c) {
   return SC_OK;
 }
 
-static sc_status compute(sc_call *c) {
+static sc_status make_outputs(sc_call *c) {
   for (int i = 0; i < c->n_out; i++) SC_TRY(sc__tensor_like_meta(c->ctx, c->op->name, &c->meta[i], &c->out[i]));
-  return c->op->def->run(c);
+  return SC_OK;
 }
 
 /* The checks of an in-place call that every op shares. */
@@ -49,7 +50,8 @@ static sc_status run_inplace(sc_call *c) {
     c->out[0] = sc_tensor_retain(x);
     SC_TRY(c->op->def->run(c));
   } else {
-    SC_TRY(compute(c));
+    SC_TRY(make_outputs(c));
+    SC_TRY(c->op->def->run(c));
     SC_TRY(sc__tensor_copy(x, c->out[0]));
     sc_tensor_release(c->out[0]);
     c->out[0] = sc_tensor_retain(x);
@@ -70,14 +72,25 @@ static sc_status emit_primitive(sc_call *c, bool wants_grad) {
   c->n_out = 1;
   SC_TRY(c->op->def->infer(c));
   if (c->inplace) SC_TRY(check_inplace(c, wants_grad));
-  if (any_symbolic(c->in, c->n_in)) SC_TRY(c->ctx->trace(c));
-  else if (c->inplace) SC_TRY(run_inplace(c));
-  else if (c->op->flags & SC_OP_VIEW) SC_TRY(make_views(c));
-  else SC_TRY(compute(c));
+  bool remember = wants_grad || (c->op->flags & SC_OP_VIEW && c->ctx->grad_enabled && !(c->op->flags & SC_OP_DETACH));
+  if (any_symbolic(c->in, c->n_in)) {
+    SC_TRY(c->ctx->trace(c));
+    return remember ? c->ctx->record(c, wants_grad) : SC_OK;
+  }
+  bool view = c->op->flags & SC_OP_VIEW && !c->inplace;
+  if (view) SC_TRY(make_views(c));
+  else if (!c->inplace) SC_TRY(make_outputs(c));
+  if (remember) SC_TRY(c->ctx->record(c, wants_grad));
+  if (view) return SC_OK;
+  SC_TRY(c->inplace ? run_inplace(c) : c->op->def->run(c));
   for (int i = 0; i < c->n_in && c->op->def->writes; i++)
     if (c->op->def->writes >> i & 1 && c->in[i]) sc__bump_version(c->in[i]);
-  if (!wants_grad && !(c->op->flags & SC_OP_VIEW && c->ctx->grad_enabled && !(c->op->flags & SC_OP_DETACH))) return SC_OK;
-  return c->ctx->record(c, wants_grad);
+  return SC_OK;
+}
+
+static sc_generator *own_generator(const sc_opinfo *op, const sc_attr *attr) {
+  for (int i = 0; i < op->n_attr; i++) if (attr[i].kind == SC_ATTR_GENERATOR) return attr[i].p;
+  return NULL;
 }
 
 sc_status sc__emit(sc_context *ctx, const sc_opinfo *op, sc_tensor **in, int n_in, const sc_attr *attr, uint8_t base, sc_tensor **out,
@@ -86,6 +99,9 @@ sc_status sc__emit(sc_context *ctx, const sc_opinfo *op, sc_tensor **in, int n_i
   c.ctx = ctx; c.op = op; c.in = in; c.n_in = n_in; c.attr = attr; c.base = base; c.inplace = op->inplace;
   c.n_out = 0;
   c.old = NULL;
+  c.node = c.base_node = NULL;
+  sc_generator *own = op->flags & SC_OP_RANDOM || op->def->compose ? own_generator(op, attr) : NULL;
+  sc_generator rng = ctx->rng, own_rng = own ? *own : rng;
   for (int i = 0; i < SC_MAX_OUTPUTS; i++) c.out[i] = NULL;
   sc_status s;
   if (op->def->compose) {
@@ -94,10 +110,16 @@ sc_status sc__emit(sc_context *ctx, const sc_opinfo *op, sc_tensor **in, int n_i
     bool grad = false;
     if (ctx->grad_enabled && !(op->flags & SC_OP_DETACH))
       for (int i = 0; i < n_in && !grad; i++) grad = in[i] && (in[i]->ad || in[i]->flags & SC_T_REQUIRES) && sc_requires_grad(in[i]);
-    s = emit_primitive(&c, grad || (c.inplace && n_in > 0 && in[0]->ad));
+    s = emit_primitive(&c, grad || (c.inplace && ctx->grad_enabled && n_in > 0 && in[0]->ad));
+    if (c.node) ctx->commit(&c, s == SC_OK);
   }
   sc_tensor_release(c.old);
-  if (s != SC_OK) { drop_outputs(&c); return s; }
+  if (s != SC_OK) {
+    drop_outputs(&c);
+    ctx->rng = rng;
+    if (own) *own = own_rng;
+    return s;
+  }
   for (int i = 0; i < c.n_out; i++) out[i] = c.out[i];
   *n_out = c.n_out;
   return SC_OK;

@@ -105,6 +105,7 @@ struct sc_call {
   bool inplace;
   sc_tensor *old;                            /* in-place: a copy of in[0] as it was, when its gradient will read that; owned */
   int64_t note[4];                           /* infer's findings for run */
+  struct sc_node *node, *base_node;          /* in-place: the tape's nodes, waiting for the write */
 };
 
 /* What a row's `backward` gets. dx: new, or NULL for none. */
