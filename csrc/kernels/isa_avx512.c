@@ -15,6 +15,7 @@
 #include "reduce_stamp.h"
 #include "optim_stamp.h"
 #include "gemv_stamp.h"
+#include "random_stamp.h"
 #if defined(__clang__)
 #pragma clang attribute pop
 #endif

@@ -8,3 +8,4 @@
 #include "reduce_stamp.h"
 #include "optim_stamp.h"
 #include "gemv_stamp.h"
+#include "random_stamp.h"

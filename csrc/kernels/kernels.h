@@ -96,4 +96,23 @@ typedef struct sc_gemv_kernels {
   void (*outer)(int64_t m, int64_t n, double alpha, const void *a, int64_t inca, const void *b, double beta, void *c, int64_t ldc);
 } sc_gemv_kernels;
 
+/* ---- random numbers: see random_stamp.h. A group is 64 words. ---- */
+typedef struct sc_random_kernels {
+  void (*words)(uint64_t seed, uint64_t counter, int64_t groups, uint32_t *out);
+  void (*uniform)(int64_t n, const uint32_t *words, float low, float range, float *out);
+  void (*normal)(int64_t groups, const uint32_t *words, float mean, float std, float *out);
+  void (*keep)(int64_t groups, const uint32_t *words, uint32_t threshold, uint8_t *bits);
+  void (*masked_f32)(int64_t n, const float *x, const uint8_t *bits, float scale, float *y);     /* bit ? x * scale : 0 */
+  void (*masked_f64)(int64_t n, const double *x, const uint8_t *bits, double scale, double *y);
+} sc_random_kernels;
+extern const sc_random_kernels sc__random_kernels_base, sc__random_kernels_avx2, sc__random_kernels_avx512;
+static inline const sc_random_kernels *sc__random_kernels(sc_isa isa) {
+#if defined(__x86_64__)
+  if (isa == SC_ISA_AVX512) return &sc__random_kernels_avx512;
+  if (isa == SC_ISA_AVX2) return &sc__random_kernels_avx2;
+#endif
+  (void)isa;
+  return &sc__random_kernels_base;
+}
+
 #endif

@@ -16,3 +16,24 @@ function core.methods.new_tensor(x, data, options)
   for k, v in pairs(options or {}) do o[k] = v end
   return sc.tensor(data, o)
 end
+
+for _, name in ipairs { "Generator", "get_rng_state", "set_rng_state", "initial_seed" } do
+  sc[name] = core[name]
+end
+
+--- `randint(high, size)` starts at 0: a shape in the second place moves the first number to `high`.
+local function zero_low(fn)
+  return function(first, second, ...)
+    if type(first) == "number" and type(second) == "table" and (#second > 0 or next(second) == nil) then return fn(0, first, second, ...) end
+    return fn(first, second, ...)
+  end
+end
+sc.randint = zero_low(core.ops.randint)
+
+local randint_like = core.ops.randint_like
+--- `randint_like(x, high)` starts at 0 too.
+function sc.randint_like(x, low, high, ...)
+  if type(low) == "number" and type(high) ~= "number" then return randint_like(x, 0, low, high, ...) end
+  return randint_like(x, low, high, ...)
+end
+core.methods.randint_like = sc.randint_like
