@@ -12,6 +12,7 @@
 #endif
 #define ISA avx512
 #include "pointwise_stamp.h"
+#include "neural_stamp.h"
 #include "reduce_stamp.h"
 #include "optim_stamp.h"
 #include "gemv_stamp.h"

@@ -5,6 +5,7 @@
 #define ISA base
 #define STAMP_ALL
 #include "pointwise_stamp.h"
+#include "neural_stamp.h"
 #include "reduce_stamp.h"
 #include "optim_stamp.h"
 #include "gemv_stamp.h"

@@ -55,13 +55,42 @@ static inline sc_status sc__work_end(sc_work *w, sc_status s) {
 
 static inline void *sc__data(const sc_tensor *t) { return t ? t->data : NULL; }
 
-/* Calls an op with one result and lets go of `a` (also on failure): for chains of ops written down in C. */
-static inline sc_status sc__then(sc_context *ctx, const char *name, sc_tensor **a, sc_tensor *b, const sc_attr *attr, int n_attr) {
-  sc_tensor *in[2] = {*a, b}, *out = NULL;
-  sc_status s = sc__op(ctx, name, in, b ? 2 : 1, attr, n_attr, &out);
-  sc_tensor_release(*a);
-  *a = s == SC_OK ? out : NULL;
-  return s;
+/* Expressions over ops, for what is written down in C: each step returns a tensor that the expression owns, NULL once something
+** has failed (then further steps do nothing). `sc__ex_end` lets everything go except `keep`, which becomes the caller's. */
+typedef struct sc_ex { sc_context *ctx; sc_status s; int n; sc_tensor *own[48]; } sc_ex;
+
+static inline sc_tensor *sc__ex(sc_ex *e, const char *op, sc_tensor *a, sc_tensor *b, const sc_attr *attr, int n_attr) {
+  sc_tensor *in[2] = {a, b}, *out = NULL;
+  if (e->s != SC_OK || !a) return NULL;
+  if (e->n == 48) { e->s = sc__fail(e->ctx, SC_EINVAL, "an expression is too long"); return NULL; }
+  e->s = sc__op(e->ctx, op, in, b ? 2 : 1, attr, n_attr, &out);
+  if (e->s != SC_OK) return NULL;
+  return e->own[e->n++] = out;
+}
+static inline sc_tensor *sc__ex1(sc_ex *e, const char *op, sc_tensor *a) { return sc__ex(e, op, a, NULL, NULL, 0); }
+static inline sc_tensor *sc__ex2(sc_ex *e, const char *op, sc_tensor *a, sc_tensor *b) { return a && b ? sc__ex(e, op, a, b, NULL, 0) : NULL; }
+/* a op number */
+static inline sc_tensor *sc__exn(sc_ex *e, const char *op, sc_tensor *a, double number) {
+  sc_tensor *k = NULL;
+  if (e->s != SC_OK || !a) return NULL;
+  e->s = sc__tensor_scalar(e->ctx, false, 0, number, &k);
+  sc_tensor *out = e->s == SC_OK ? sc__ex2(e, op, a, k) : NULL;
+  sc_tensor_release(k);
+  return out;
+}
+static inline sc_tensor *sc__ex_sum(sc_ex *e, sc_tensor *a, const int64_t *dims, int n, bool keep) {
+  sc_attr attr[2] = {sc__ints(dims, n), sc__bool(keep)};
+  return n ? sc__ex(e, "sum", a, NULL, attr, 2) : a;
+}
+static inline sc_tensor *sc__ex_shape(sc_ex *e, const char *op, sc_tensor *a, const int64_t *dim, int n) {
+  sc_attr attr = sc__ints(dim, n);
+  return sc__ex(e, op, a, NULL, &attr, 1);
+}
+static inline sc_status sc__ex_end(sc_ex *e, sc_tensor *keep, sc_tensor **out) {
+  if (out) *out = e->s == SC_OK && keep ? sc_tensor_retain(keep) : NULL;
+  for (int i = 0; i < e->n; i++) sc_tensor_release(e->own[i]);
+  e->n = 0;
+  return e->s;
 }
 
 /* x with a leading dim of 1, or without it. new */

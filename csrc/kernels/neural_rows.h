@@ -1,0 +1,212 @@
+/* Stamped by neural_stamp.h: T the element type, NK(name) the name, NK_EXP and NK_TANH the functions of T. No include guard. */
+
+enum { NK(LANES) = 32, NK(BLOCK) = 512 };
+
+/* expr over x[i] (and others) summed into `total`, a double */
+#define NK_SUM(total, expr) \
+  for (int64_t at_ = 0; at_ < n; at_ += NK(BLOCK)) { \
+    int64_t end_ = n - at_ < NK(BLOCK) ? n : at_ + NK(BLOCK), i = at_; \
+    T lane_[NK(LANES)] = {0}; \
+    for (; i + NK(LANES) <= end_; i += NK(LANES)) { \
+      const int64_t b_ = i; \
+      for (int k_ = 0; k_ < NK(LANES); k_++) { const int64_t i = b_ + k_; lane_[k_] += (expr); } \
+    } \
+    T half_[NK(LANES) / 4]; \
+    for (int k_ = 0; k_ < NK(LANES) / 4; k_++) \
+      half_[k_] = (lane_[k_] + lane_[k_ + NK(LANES) / 4]) + (lane_[k_ + NK(LANES) / 2] + lane_[k_ + NK(LANES) / 4 * 3]); \
+    double s_ = 0; \
+    for (int k_ = 0; k_ < NK(LANES) / 4; k_++) s_ += (double)half_[k_]; \
+    for (; i < end_; i++) s_ += (double)(expr); \
+    total += s_; \
+  }
+
+static void NK(moments)(int64_t n, const void *xv, double shift, double *sum, double *squares) {
+  const T *x = xv;
+  T m = (T)shift;
+  double a = 0, b = 0;
+  NK_SUM(a, x[i] - m)
+  NK_SUM(b, (x[i] - m) * (x[i] - m))
+  *sum = a + (double)n * (double)m;
+  *squares = b;
+}
+
+static void NK(cross_moments)(int64_t n, const void *dyv, const void *xv, double shift, double *sum, double *product) {
+  const T *dy = dyv, *x = xv;
+  T m = (T)shift;
+  double a = 0, b = 0;
+  NK_SUM(a, dy[i])
+  NK_SUM(b, dy[i] * (x[i] - m))
+  *sum = a;
+  *product = b;
+}
+
+static void NK(affine)(int64_t n, const void *xv, double a, double b, void *yv) {
+  const T *x = xv, p = (T)a, q = (T)b;
+  T *y = yv;
+  for (int64_t i = 0; i < n; i++) y[i] = x[i] * p + q;
+}
+
+static void NK(affine2)(int64_t n, const void *dyv, const void *xv, double a, double b, double c, void *yv) {
+  const T *dy = dyv, *x = xv, p = (T)a, q = (T)b, r = (T)c;
+  T *y = yv;
+  for (int64_t i = 0; i < n; i++) y[i] = dy[i] * p + x[i] * q + r;
+}
+
+static void NK(norm_row)(int64_t n, const void *xv, const void *wv, const void *bv, double eps, void *yv, void *mean, void *rstd) {
+  const T *x = xv, *w = wv, *b = bv;
+  T *restrict y = yv;
+  double total = 0, rest = 0, squares = 0;
+  NK_SUM(total, x[i])
+  T m = (T)(n ? total / (double)n : 0);
+  NK_SUM(rest, x[i] - m)                                   /* what rounding the mean to T left over */
+  NK_SUM(squares, (x[i] - m) * (x[i] - m))
+  double left = n ? rest / (double)n : 0, var = n ? squares / (double)n - left * left : 0;
+  T r = (T)(1 / sqrt((var > 0 ? var : var == var ? 0 : var) + eps)), shift = (T)left;
+  *(T *)mean = (T)((double)m + left);
+  *(T *)rstd = r;
+  if (w && b) for (int64_t i = 0; i < n; i++) y[i] = ((x[i] - m) - shift) * r * w[i] + b[i];
+  else if (w) for (int64_t i = 0; i < n; i++) y[i] = ((x[i] - m) - shift) * r * w[i];
+  else if (b) for (int64_t i = 0; i < n; i++) y[i] = ((x[i] - m) - shift) * r + b[i];
+  else for (int64_t i = 0; i < n; i++) y[i] = ((x[i] - m) - shift) * r;
+}
+
+static void NK(norm_row_back)(int64_t n, const void *dyv, const void *xv, const void *wv, const void *mean, const void *rstd, void *dxv,
+                              void *dwv, void *dbv) {
+  const T *dy = dyv, *x = xv, *w = wv, m = *(const T *)mean, r = *(const T *)rstd;
+  T *restrict dx = dxv, *restrict dw = dwv, *restrict db = dbv;
+  if (dx) {
+    double s1 = 0, s2 = 0;
+    if (w) {
+      NK_SUM(s1, dy[i] * w[i])
+      NK_SUM(s2, dy[i] * w[i] * (x[i] - m))
+    } else {
+      NK_SUM(s1, dy[i])
+      NK_SUM(s2, dy[i] * (x[i] - m))
+    }
+    T a = (T)(s1 / (double)n), b = (T)(s2 / (double)n * (double)r * (double)r);
+    if (w) for (int64_t i = 0; i < n; i++) dx[i] = (dy[i] * w[i] - a - (x[i] - m) * b) * r;
+    else for (int64_t i = 0; i < n; i++) dx[i] = (dy[i] - a - (x[i] - m) * b) * r;
+  }
+  if (dw) for (int64_t i = 0; i < n; i++) dw[i] += dy[i] * (x[i] - m) * r;
+  if (db) for (int64_t i = 0; i < n; i++) db[i] += dy[i];
+}
+
+static double NK(max)(int64_t n, const void *xv) {
+  const T *x = xv;
+  T lane[NK(LANES)];
+  int64_t i = 0;
+  for (int k = 0; k < NK(LANES); k++) lane[k] = (T)-INFINITY;
+  for (; i + NK(LANES) <= n; i += NK(LANES))
+    for (int k = 0; k < NK(LANES); k++) lane[k] = x[i + k] > lane[k] ? x[i + k] : lane[k];
+  T m = (T)-INFINITY;
+  for (int k = 0; k < NK(LANES); k++) m = lane[k] > m ? lane[k] : m;
+  for (; i < n; i++) m = x[i] > m ? x[i] : m;
+  return (double)m;
+}
+
+static double NK(exp_sum)(int64_t n, const void *xv, double scale, double shift, void *ev) {
+  const T *x = xv;
+  T *e = ev, s = (T)scale, m = (T)shift, tile[NK(BLOCK)];
+  double total = 0;
+  for (int64_t at = 0; at < n; at += NK(BLOCK)) {
+    int64_t k = n - at < NK(BLOCK) ? n - at : NK(BLOCK);
+    T *to = e ? e + at : tile;
+    for (int64_t i = 0; i < k; i++) to[i] = NK_EXP(x[at + i] * s - m);
+    { const int64_t n = k; double part = 0; NK_SUM(part, to[i]) total += part; }
+  }
+  return total;
+}
+
+static double NK(dot)(int64_t n, const void *av, const void *bv) {
+  const T *a = av, *b = bv;
+  double total = 0;
+  NK_SUM(total, a[i] * b[i])
+  return total;
+}
+
+static void NK(exp_scaled)(int64_t n, const void *xv, double shift, double a, void *yv) {
+  const T *x = xv, m = (T)shift, k = (T)a;
+  T *y = yv;
+  for (int64_t i = 0; i < n; i++) y[i] = NK_EXP(x[i] - m) * k;
+}
+
+static void NK(softmax_back)(int64_t n, const void *pv, const void *dpv, double delta, double scale, void *dsv) {
+  const T *p = pv, *dp = dpv, d = (T)delta, s = (T)scale;
+  T *ds = dsv;
+  for (int64_t i = 0; i < n; i++) ds[i] = p[i] * (dp[i] - d) * s;
+}
+
+/* ---- recurrent cells ---- */
+
+static inline T NK(sigmoid)(T x) { return 1 / (1 + NK_EXP(-x)); }
+
+static void NK(lstm)(int64_t H, void *gatev, const void *c_oldv, void *cv, void *hv, void *tcv) {
+  T *restrict g = gatev, *restrict c = cv, *restrict h = hv, *restrict tc = tcv;
+  const T *restrict c_old = c_oldv;
+  for (int64_t k = 0; k < H; k++) {
+    T i = NK(sigmoid)(g[k]), f = NK(sigmoid)(g[H + k]), a = NK_TANH(g[2 * H + k]), o = NK(sigmoid)(g[3 * H + k]);
+    T now = f * c_old[k] + i * a, t = NK_TANH(now);
+    g[k] = i; g[H + k] = f; g[2 * H + k] = a; g[3 * H + k] = o;
+    c[k] = now;
+    tc[k] = t;
+    h[k] = o * t;
+  }
+}
+
+static void NK(lstm_back)(int64_t H, const void *gatev, const void *tcv, const void *c_oldv, const void *dhv, void *dcv, void *dgatev) {
+  const T *restrict g = gatev, *restrict tc = tcv, *restrict c_old = c_oldv, *restrict dh = dhv;
+  T *restrict dc = dcv, *restrict dg = dgatev;
+  for (int64_t k = 0; k < H; k++) {
+    T i = g[k], f = g[H + k], a = g[2 * H + k], o = g[3 * H + k], t = tc[k];
+    T d = dc[k] + dh[k] * o * (1 - t * t);
+    dg[k] = d * a * i * (1 - i);
+    dg[H + k] = d * c_old[k] * f * (1 - f);
+    dg[2 * H + k] = d * i * (1 - a * a);
+    dg[3 * H + k] = dh[k] * t * o * (1 - o);
+    dc[k] = d * f;
+  }
+}
+
+static void NK(gru)(int64_t H, const void *giv, const void *ghv, const void *h_oldv, void *hv, void *keepv) {
+  const T *restrict gi = giv, *restrict gh = ghv, *restrict h_old = h_oldv;
+  T *restrict h = hv, *restrict keep = keepv;
+  for (int64_t k = 0; k < H; k++) {
+    T r = NK(sigmoid)(gi[k] + gh[k]), z = NK(sigmoid)(gi[H + k] + gh[H + k]), q = gh[2 * H + k], n = NK_TANH(gi[2 * H + k] + r * q);
+    keep[k] = r; keep[H + k] = z; keep[2 * H + k] = n; keep[3 * H + k] = q;
+    h[k] = (h_old[k] - n) * z + n;
+  }
+}
+
+static void NK(gru_back)(int64_t H, const void *keepv, const void *h_oldv, void *dhv, void *dgiv, void *dghv) {
+  const T *restrict keep = keepv, *restrict h_old = h_oldv;
+  T *restrict dh = dhv, *restrict dgi = dgiv, *restrict dgh = dghv;
+  for (int64_t k = 0; k < H; k++) {
+    T r = keep[k], z = keep[H + k], n = keep[2 * H + k], q = keep[3 * H + k], d = dh[k];
+    T dn = d * (1 - z) * (1 - n * n), dr = dn * q * r * (1 - r), dz = d * (h_old[k] - n) * z * (1 - z);
+    dgi[k] = dr; dgi[H + k] = dz; dgi[2 * H + k] = dn;
+    dgh[k] = dr; dgh[H + k] = dz; dgh[2 * H + k] = dn * r;
+    dh[k] = d * z;
+  }
+}
+
+static void NK(rnn)(int64_t H, bool relu, const void *av, void *hv) {
+  const T *a = av;
+  T *h = hv;
+  if (relu) for (int64_t k = 0; k < H; k++) h[k] = a[k] > 0 ? a[k] : (a[k] != a[k] ? a[k] : 0);
+  else for (int64_t k = 0; k < H; k++) h[k] = NK_TANH(a[k]);
+}
+
+static void NK(rnn_back)(int64_t H, bool relu, const void *hv, const void *dhv, void *dav) {
+  const T *h = hv, *dh = dhv;
+  T *da = dav;
+  if (relu) for (int64_t k = 0; k < H; k++) da[k] = h[k] > 0 ? dh[k] : 0;
+  else for (int64_t k = 0; k < H; k++) da[k] = dh[k] * (1 - h[k] * h[k]);
+}
+
+#undef NK_SUM
+
+const sc_neural NK3(sc__neural, T, ISA) = {
+  .norm_row = NK(norm_row), .norm_row_back = NK(norm_row_back), .moments = NK(moments), .cross_moments = NK(cross_moments), .affine = NK(affine),
+  .affine2 = NK(affine2), .max = NK(max), .exp_sum = NK(exp_sum), .dot = NK(dot), .exp_scaled = NK(exp_scaled), .softmax_back = NK(softmax_back),
+  .lstm = NK(lstm), .lstm_back = NK(lstm_back), .gru = NK(gru), .gru_back = NK(gru_back), .rnn = NK(rnn), .rnn_back = NK(rnn_back),
+};
