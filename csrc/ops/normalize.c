@@ -439,6 +439,12 @@ static sc_status batch_norm(sc_call *c) {
   sc_tensor *x = c->in[0];
   char t[200];
   SC_TRY(check_float(c));
+  if (x->ndim == 1 && x->numel == 0) {                     /* nothing at all: no channels either */
+    for (int i = 1; i < 5; i++) SC_TRY(check_channel_vector(c, i, 0));
+    SC_TRY(sc__op1(c->ctx, "clone", x, &c->out[0]));
+    c->n_out = 1;
+    return SC_OK;
+  }
   if (x->ndim < 2) return sc__bad_input(c, 0, "expected at least 2 dimensions, got %d", x->ndim);
   for (int i = 1; i < 5; i++) SC_TRY(check_channel_vector(c, i, x->dim[1]));
   if (!c->attr[0].i) {
@@ -478,7 +484,6 @@ static sc_status instance_norm(sc_call *c) {
 static sc_status local_response_norm(sc_call *c) {
   sc_tensor *x = c->in[0];
   int64_t size = c->attr[0].i;
-  SC_TRY(check_float(c));
   if (x->ndim < 3) return sc__bad_input(c, 0, "expected at least 3 dimensions, got %d", x->ndim);
   if (size < 1 || size > INT32_MAX) return sc__bad_attr(c, 0, "expected a size of at least 1, got %lld", (long long)size);
   sc_ex e = {.ctx = c->ctx};
