@@ -2,6 +2,7 @@
 SC_FAMILY(pointwise)
 SC_FAMILY(reduce)
 SC_FAMILY(matmul)
+SC_FAMILY(linalg)
 SC_FAMILY(view)
 SC_FAMILY(create)
 SC_FAMILY(slice)
