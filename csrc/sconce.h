@@ -116,6 +116,8 @@ SC_API const int64_t *sc_tensor_stride(const sc_tensor *t);  /* borrowed from t;
 SC_API int64_t sc_tensor_numel(const sc_tensor *t);
 SC_API void *sc_tensor_data(const sc_tensor *t);        /* the first element; NULL for a symbolic tensor */
 SC_API bool sc_tensor_is_contiguous(const sc_tensor *t);
+/* The tensor as text into out, cut to size; returns the length of the whole text, without the final 0. */
+SC_API size_t sc_tensor_text(const sc_tensor *t, char *out, size_t size);
 SC_API const char *sc_dtype_name(sc_dtype dtype);
 SC_API size_t sc_dtype_size(sc_dtype dtype);
 

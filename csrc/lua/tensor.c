@@ -284,6 +284,26 @@ static int length(lua_State *L) {
   return 1;
 }
 
+/* tostring(x): see tensor/print.c */
+static int text(lua_State *L) {
+  binding *b = lua_touserdata(L, lua_upvalueindex(1));
+  sc_tensor *t = ((tensor_box *)lua_touserdata(L, 1))->t;
+  char more[128] = "";
+  sc_edge e = {NULL, 0};
+  luaL_Buffer buffer;
+  if (!t) { lua_pushliteral(L, "tensor(freed)"); return 1; }
+  if (t->flags & SC_T_REQUIRES) snprintf(more, sizeof more, "requires_grad=true");
+  else if (t->ad) {
+    sc__check(L, b, sc__edge_of(t, &e));
+    if (e.node) snprintf(more, sizeof more, "grad_fn=<%s>", e.node->op ? e.node->op->name : "custom function");
+  }
+  size_t n = sc__tensor_text(t, more, NULL, 0);
+  char *to = luaL_buffinitsize(L, &buffer, n + 1);
+  sc__tensor_text(t, more, to, n + 1);
+  luaL_pushresultsize(&buffer, n);
+  return 1;
+}
+
 /* x.name: a method, else a property; x[key] */
 static int get(lua_State *L) {
   binding *b = lua_touserdata(L, lua_upvalueindex(1));
@@ -377,6 +397,7 @@ void sc__open_tensor(lua_State *L, binding *b) {
   lua_pushcclosure(L, get, 3); lua_setfield(L, meta, "__index");
   lua_pushlightuserdata(L, b); lua_pushcclosure(L, set, 1); lua_setfield(L, meta, "__newindex");
   lua_pushlightuserdata(L, b); lua_pushcclosure(L, length, 1); lua_setfield(L, meta, "__len");
+  lua_pushlightuserdata(L, b); lua_pushcclosure(L, text, 1); lua_setfield(L, meta, "__tostring");
   for (int i = 0; i < SC_COUNT(OPERATORS); i++) {
     const sc_opinfo *op = sc__op_find(b->ctx, OPERATORS[i].op);
     if (!op) continue;

@@ -85,6 +85,9 @@ bool sc__tensor_may_overlap(const sc_tensor *a, const sc_tensor *b);  /* share s
 bool sc__tensor_self_overlap(const sc_tensor *t);                     /* two indices may name one element */
 void sc__bump_version(sc_tensor *t);
 
+/* print.c. t as people read it, `more` before the closing parenthesis; cut to size with its final 0. Returns the whole length. */
+size_t sc__tensor_text(const sc_tensor *t, const char *more, char *out, size_t size);
+
 /* ---- single elements ---- */
 typedef struct sc_scalar { bool is_int, is_unsigned; int64_t i; double f; } sc_scalar;   /* f is set in both cases */
 sc_scalar sc__load(sc_dtype dtype, const void *at);
