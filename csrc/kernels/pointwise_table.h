@@ -28,3 +28,6 @@ SC_PW_ROW(gt, 2, BOOL, 0, FI, VEC, 0.3f, a > b, sa > sb, "gt(x, other)", 0, "x >
           NOGRAD("a truth value has no derivative"))
 SC_PW_ROW(where, 3, SAME, SC_PW_COND, FI, VEC, 0.3f, a ? b : c, a ? b : c, "where(condition, x, other)", 0,
           "x where condition is true, else other.", GRAD(NULL, "where(condition, dy, 0)", "where(condition, 0, dy)"))
+/* e^(a - b) in gradients of logsumexp and its kin: equal infinities give their limits. */
+SC_PW_ROW(exp_diff, 2, FLOAT, 0, F, VEC, 0.8f, a == b ? (T)(a != -INFINITY) : M(exp)(a - b), 0, "exp_diff(x, other)", SC_OP_INTERNAL,
+          "exp(x - other); of two infinities 1, of two negative ones 0.", GRAD("dy * y", "-dy * y"))

@@ -1,6 +1,9 @@
 /* Every family of ops, one line each; a new family is a file and a line here. No include guard: included where it is expanded. */
 SC_FAMILY(pointwise)
 SC_FAMILY(reduce)
+SC_FAMILY(extreme)
+SC_FAMILY(norm)
+SC_FAMILY(softmax)
 SC_FAMILY(matmul)
 SC_FAMILY(linalg)
 SC_FAMILY(view)
