@@ -89,15 +89,16 @@ static int numbered(const char *name, const char *stem) {
   return isdigit((unsigned char)name[k]) && !name[k + 1] ? name[k] - '1' : -1;
 }
 
+/* dy is always the gradient arriving, also in a row that has a parameter of that name. */
 static int variable(parser *p, const char *name) {
+  int k = numbered(name, "dy");
+  if (k >= 0) return make(p, (ast){.kind = A_DY, .index = k});
   for (int i = 0; i < p->op->n_params; i++) {
     const sc_param *q = &p->op->param[i];
     if (strcmp(q->name, name) != 0) continue;
     if (q->type == SC_P_TENSOR) { p->reads_in |= 1u << q->slot; return make(p, (ast){.kind = A_IN, .index = q->slot}); }
     return make(p, (ast){.kind = A_ATTR, .index = q->slot});
   }
-  int k = numbered(name, "dy");
-  if (k >= 0) return make(p, (ast){.kind = A_DY, .index = k});
   k = numbered(name, "y");
   if (k >= 0) { p->reads_out |= 1u << k; return make(p, (ast){.kind = A_OUT, .index = k}); }
   if (strcmp(name, "nil") == 0) return make(p, (ast){.kind = A_NONE});

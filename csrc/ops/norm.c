@@ -171,23 +171,27 @@ static sc_status norm_backward_compose(sc_call *c) {
 
 static sc_status logsumexp_infer(sc_call *c) {
   bool mask[SC_MAX_DIMS];
-  return floating_infer(c, 0, 1, mask);
+  SC_TRY(sc__reduced_meta(c, 0, 1, mask, &c->meta[0]));
+  c->meta[0].dtype = sc__is_float((sc_dtype)c->in[0]->dtype) ? (sc_dtype)c->in[0]->dtype : SC_FLOAT32;
+  return SC_OK;
 }
 
 static sc_status logsumexp_run(sc_call *c) {
   bool mask[SC_MAX_DIMS];
-  const sc_tensor *x = c->in[0];
-  SC_TRY(sc__dims(c, 0, x->ndim, mask));
+  sc_tensor *x = NULL;
+  SC_TRY(sc__dims(c, 0, c->in[0]->ndim, mask));
   int64_t n = c->out[0]->numel;
   size_t bytes = (size_t)n * 16;
   double few[64], *top = few;
-  if (n > 32 && !(top = sc__alloc(c->ctx, bytes))) return sc__no_memory(c->ctx, bytes);
+  SC_TRY(sc__converted(c->in[0], c->in[0]->dtype == SC_FLOAT64 ? SC_FLOAT64 : SC_FLOAT32, &x));
+  if (n > 32 && !(top = sc__alloc(c->ctx, bytes))) { sc_tensor_release(x); return sc__no_memory(c->ctx, bytes); }
   double *sum = top + n;
   sc_status s = sc__reduce(c->ctx, SC_RED_MAX, x, mask, top, NULL, NULL, 0);
   for (int64_t i = 0; i < n && s == SC_OK; i++) if (isinf(top[i])) top[i] = 0;      /* then the sum alone tells */
   if (s == SC_OK) s = sc__reduce(c->ctx, SC_RED_EXP, x, mask, sum, NULL, top, 0);
   for (int64_t i = 0; i < n && s == SC_OK; i++) sum[i] = log(sum[i]) + top[i];
   if (s == SC_OK) sc__convert(n, (sc_dtype)c->out[0]->dtype, c->out[0]->data, 1, SC_FLOAT64, sum, 1);
+  sc_tensor_release(x);
   if (top != few) sc__release(c->ctx, top, bytes);
   return s;
 }
@@ -213,7 +217,7 @@ const sc_op sc__ops_norm[] = {
   {"norm_backward(dy, x, y, ord: number = 2, dim: dim[]?, keepdim: bool = false)", "vector_norm's gradient.", SC_OP_INTERNAL,
    .compose = norm_backward_compose},
   {"logsumexp(x, dim: dim[]?, keepdim: bool = false)",
-   "log(sum(exp(x))) over dims, without overflow; of nothing or only -inf: -inf, with gradient 0.", 0, .infer = logsumexp_infer,
+   "log(sum(exp(x))) over dims, without overflow; of nothing or only -inf: -inf, with gradient 0. Integers give float32.", 0, .infer = logsumexp_infer,
    .run = logsumexp_run, .grad = {"unreduce(dy, shape(x), dim, keepdim) * exp_diff(x, unreduce(y, shape(x), dim, keepdim))"}},
 };
 const int sc__ops_norm_count = SC_COUNT(sc__ops_norm);
