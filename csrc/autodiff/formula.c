@@ -90,15 +90,17 @@ static int numbered(const char *name, const char *stem) {
 }
 
 /* dy is always the gradient arriving, also in a row that has a parameter of that name. */
-static int variable(parser *p, const char *name) {
+/* `dy` is the gradient arriving, also where a row calls a parameter so; inside shape() it is that parameter. */
+static int variable(parser *p, const char *name, bool of_shape) {
   int k = numbered(name, "dy");
-  if (k >= 0) return make(p, (ast){.kind = A_DY, .index = k});
+  if (k >= 0 && !of_shape) return make(p, (ast){.kind = A_DY, .index = k});
   for (int i = 0; i < p->op->n_params; i++) {
     const sc_param *q = &p->op->param[i];
     if (strcmp(q->name, name) != 0) continue;
     if (q->type == SC_P_TENSOR) { p->reads_in |= 1u << q->slot; return make(p, (ast){.kind = A_IN, .index = q->slot}); }
     return make(p, (ast){.kind = A_ATTR, .index = q->slot});
   }
+  if (k >= 0) return make(p, (ast){.kind = A_DY, .index = k});
   k = numbered(name, "y");
   if (k >= 0) { p->reads_out |= 1u << k; return make(p, (ast){.kind = A_OUT, .index = k}); }
   if (strcmp(name, "nil") == 0) return make(p, (ast){.kind = A_NONE});
@@ -113,7 +115,7 @@ static int shape_of(parser *p) {
   word(p, name, sizeof name);
   if (!take(p, ')')) p->bad = true;
   uint32_t in = p->reads_in, out = p->reads_out;
-  int k = variable(p, name);
+  int k = variable(p, name, true);
   p->reads_in = in;                                  /* the sizes only */
   p->reads_out = out;
   if (p->bad) return 0;
@@ -148,7 +150,7 @@ static int primary(parser *p) {
   char name[40];
   word(p, name, sizeof name);
   if (!name[0]) { p->bad = true; return 0; }
-  if (!take(p, '(')) return variable(p, name);
+  if (!take(p, '(')) return variable(p, name, false);
   if (strcmp(name, "shape") == 0) return shape_of(p);
   int arg[MAX_ARGS], n = 0;
   while (!take(p, ')')) {

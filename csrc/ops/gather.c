@@ -322,14 +322,14 @@ static sc_status scatter_reduce_compose(sc_call *c) {
 
 /* ---- the index_ ops: x, index (a list), source; attr[0] dim ---- */
 
-static sc_status list_infer(sc_call *c, int slot) {
+static sc_status list_infer(sc_call *c, int slot, bool also_int32) {
   if (c->in[slot]->ndim > 1) return sc__bad_input(c, slot, "expected a list of indices, got %d dimensions", c->in[slot]->ndim);
-  return sc__index_dtype(c, slot, true);
+  return sc__index_dtype(c, slot, also_int32);
 }
 
 static sc_status index_select_infer(sc_call *c) {
   int d;
-  SC_TRY(list_infer(c, 1));
+  SC_TRY(list_infer(c, 1, true));
   SC_TRY(sc__dim(c, 0, c->in[0]->ndim, &d));
   sc__meta_like(&c->meta[0], c->in[0]);
   if (c->in[0]->ndim) c->meta[0].dim[d] = c->in[1]->numel;
@@ -377,12 +377,14 @@ static sc_status index_select_backward_run(sc_call *c) {
   return list_write(c, out, d, true, dy, rank(dy), sizes(dy), SC_COMBINE_ADD);
 }
 
+static sc_status index_copy_run(sc_call *c);
+
 /* x, index, source */
 static sc_status index_source_infer(sc_call *c) {
   const sc_tensor *x = c->in[0], *src = c->in[2];
   int d;
   char a[200], b[200];
-  SC_TRY(list_infer(c, 1));
+  SC_TRY(list_infer(c, 1, c->op->def->run != index_copy_run));
   SC_TRY(sc__dim(c, 0, x->ndim, &d));
   sc__meta_like(&c->meta[0], x);
   if (src->dtype != x->dtype)
@@ -425,7 +427,7 @@ static sc_status index_add_run(sc_call *c) {
 
 static sc_status index_fill_infer(sc_call *c) {
   int d;
-  SC_TRY(list_infer(c, 1));
+  SC_TRY(list_infer(c, 1, false));
   SC_TRY(sc__dim(c, 0, c->in[0]->ndim, &d));
   if (c->in[2]->ndim) return sc__bad_input(c, 2, "expected a number, got %d dimensions", c->in[2]->ndim);
   sc__meta_like(&c->meta[0], c->in[0]);
