@@ -27,9 +27,16 @@ typedef struct sc_softmax_loops {
   void (*backward)(int64_t n, const void *g, const void *y, void *d, bool logarithm);
 } sc_softmax_loops;
 
+/* Running sums: of a packed row; down the columns of n rows that are `step` apart. */
+typedef struct sc_scan_loops {
+  void (*cumsum_row)(int64_t n, const void *x, void *y);
+  void (*cumsum_columns)(int64_t n, int64_t w, int64_t step, const void *x, void *y, void *acc);
+} sc_scan_loops;
+
 typedef struct sc_reduce_table {
   const sc_reduce_loops *f32, *f64, *i64;
   const sc_softmax_loops *softmax_f32, *softmax_f64;
+  const sc_scan_loops *scan_f32, *scan_f64, *scan_i64;
 } sc_reduce_table;
 const sc_reduce_table *sc__reduce_table(sc_isa isa);
 
@@ -40,8 +47,13 @@ const sc_reduce_table *sc__reduce_table(sc_isa isa);
 sc_status sc__reduce(sc_context *ctx, sc_reduce_kind kind, const sc_tensor *x, const bool *mask, void *acc, int64_t *index,
                      const double *m, double p);
 
-/* softmax (logarithm: log_softmax) of x along dim into y, which is packed; dtype of y. n: of rows. */
-sc_status sc__softmax(sc_context *ctx, const sc_tensor *x, int dim, bool logarithm, sc_tensor *y);
-sc_status sc__softmax_backward(sc_context *ctx, const sc_tensor *g, const sc_tensor *y, int dim, bool logarithm, sc_tensor *d);
+typedef enum sc_scan_kind {
+  SC_SCAN_SUM, SC_SCAN_PROD, SC_SCAN_MAX, SC_SCAN_MIN /* values and positions, the last of equals */, SC_SCAN_LOGSUMEXP,
+  SC_SCAN_LINEAR /* y[k] = x[k] + a[k] y[k - 1] */
+} sc_scan_kind;
+/* A running reduction along the middle of packed [outer, n, inner] x, of float32, float64 or int64, into y of the same type.
+** reverse: from the end. index: of MAX and MIN, from `base`. a: of LINEAR. LOGSUMEXP takes floats. */
+void sc__scan(sc_context *ctx, sc_scan_kind kind, sc_dtype dtype, bool reverse, int64_t outer, int64_t n, int64_t inner, const void *x,
+              const void *a, void *y, int64_t *index, int64_t base);
 
 #endif

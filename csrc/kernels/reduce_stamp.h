@@ -28,6 +28,7 @@ VECTOR(u64, uint64_t);
 #define SIGNLESS INT32_MAX
 #define EXP sc_exp_f32
 #include "reduce_body.h"
+#include "scan_body.h"
 #include "softmax_body.h"
 #undef RN
 #undef T
@@ -45,6 +46,7 @@ VECTOR(u64, uint64_t);
 #define SIGNLESS INT64_MAX
 #define EXP sc_exp_f64
 #include "reduce_body.h"
+#include "scan_body.h"
 #include "softmax_body.h"
 #undef RN
 #undef T
@@ -66,6 +68,7 @@ VECTOR(u64, uint64_t);
 #define AVEC RED_CAT(u64, vec, ISA)
 #define MASK RED_CAT(i64, vec, ISA)
 #include "reduce_body.h"
+#include "scan_body.h"
 #undef RN
 #undef T
 #undef A
@@ -81,6 +84,7 @@ VECTOR(u64, uint64_t);
 const sc_reduce_table RED_TABLE(ISA) = {
   .f32 = &RED_CAT(loops, f32, ISA), .f64 = &RED_CAT(loops, f64, ISA), .i64 = &RED_CAT(loops, i64, ISA),
   .softmax_f32 = &RED_CAT(softmax_loops, f32, ISA), .softmax_f64 = &RED_CAT(softmax_loops, f64, ISA),
+  .scan_f32 = &RED_CAT(scan_loops, f32, ISA), .scan_f64 = &RED_CAT(scan_loops, f64, ISA), .scan_i64 = &RED_CAT(scan_loops, i64, ISA),
 };
 #undef RED_TABLE
 #undef RED_TABLE_
