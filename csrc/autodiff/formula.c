@@ -216,7 +216,7 @@ sc_status sc__formulas_prepare(sc_context *ctx, sc_opinfo *op) {
   if (op->def->backward)
     for (int i = 0; i < SC_MAX_INPUTS; i++) {
       op->reads_in[i] = op->flags & SC_OP_SAVE_NO_IN ? 0 : op->def->saves ? op->def->saves : UINT32_MAX;
-      op->reads_out[i] = op->flags & SC_OP_SAVE_NO_OUT ? 0 : UINT32_MAX;
+      op->reads_out[i] = op->flags & SC_OP_SAVE_NO_OUT ? 0 : op->def->saves_out ? op->def->saves_out : UINT32_MAX;
     }
   for (int i = 0; i < op->n_in && !op->def->backward; i++) {
     if (!op->def->grad[i] || op->formula[i]) continue;

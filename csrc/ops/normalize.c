@@ -32,8 +32,10 @@ static sc_status composed_backward(sc_grad_call *g, const int64_t *over, int n_o
     sc_tensor *dw = sc__ex_shape(&e, "reshape", sc__ex_shape(&e, "sum_to_size", sc__ex2(&e, "mul", dy, xhat), w_shape, w_dims), w->dim, w->ndim);
     g->dx[1] = dw ? sc_tensor_retain(dw) : NULL;
   }
-  if (g->in[2] && g->wanted[2]) {
-    sc_tensor *db = sc__ex_shape(&e, "reshape", sc__ex_shape(&e, "sum_to_size", dy, w_shape, w_dims), g->in[2]->dim, g->in[2]->ndim);
+  if (g->wanted[2]) {
+    int ndim;
+    const int64_t *dim = sc__grad_shape(g, 2, &ndim);
+    sc_tensor *db = sc__ex_shape(&e, "reshape", sc__ex_shape(&e, "sum_to_size", dy, w_shape, w_dims), dim, ndim);
     g->dx[2] = db ? sc_tensor_retain(db) : NULL;
   }
   return sc__ex_end(&e, NULL, NULL);
@@ -44,8 +46,7 @@ static sc_status fused_backward(sc_grad_call *g, const char *name, const sc_attr
   int n;
   SC_TRY(sc__emit(g->ctx, sc__op_find(g->ctx, name), in, 5, attr, g->base, out, &n));
   for (int i = 0; i < 3; i++) {
-    bool have = i == 0 || (g->in[i] && g->wanted[i]);
-    if (have && g->wanted[i]) g->dx[i] = out[i];
+    if (g->wanted[i]) g->dx[i] = out[i];
     else sc_tensor_release(out[i]);
   }
   return SC_OK;
@@ -504,11 +505,13 @@ static sc_status local_response_norm(sc_call *c) {
 
 const sc_op sc__ops_normalize[] = {
   {"normalize_rows(x, weight: tensor?, bias: tensor?, running_mean: tensor?, running_var: tensor?, dims: int, momentum: float, eps: float) -> y, mean, rstd",
-   "Rows (the last dims) brought to mean 0 and variance 1.", SC_OP_INTERNAL, .infer = rows_infer, .run = rows_run, .backward = rows_backward, .writes = 0x18},
+   "Rows (the last dims) brought to mean 0 and variance 1.", SC_OP_INTERNAL, .infer = rows_infer, .run = rows_run, .backward = rows_backward, .saves = 3,
+   .saves_out = 6, .writes = 0x18},
   {"normalize_rows_backward(dy, x, weight: tensor?, mean, rstd, dims: int, momentum: float, eps: float) -> dx, dweight, dbias", "normalize_rows' gradient.",
    SC_OP_INTERNAL, .infer = rows_back_infer, .run = rows_back_run, .no_grad = "for gradients of gradients normalize_rows writes its gradient with plain ops"},
   {"batch_norm_train(x, weight: tensor?, bias: tensor?, running_mean: tensor?, running_var: tensor?, momentum: float, eps: float) -> y, mean, rstd",
-   "Channels brought to mean 0 and variance 1.", SC_OP_INTERNAL, .infer = channels_infer, .run = channels_run, .backward = channels_backward, .writes = 0x18},
+   "Channels brought to mean 0 and variance 1.", SC_OP_INTERNAL, .infer = channels_infer, .run = channels_run, .backward = channels_backward,
+   .saves = 3, .saves_out = 6, .writes = 0x18},
   {"batch_norm_backward(dy, x, weight: tensor?, mean, rstd) -> dx, dweight, dbias", "batch_norm_train's gradient.", SC_OP_INTERNAL,
    .infer = channels_back_infer, .run = channels_back_run, .no_grad = "for gradients of gradients batch_norm_train writes its gradient with plain ops"},
   {"channel_affine(x, scale, shift: tensor?)", "x * scale + shift, with a value per channel (the second dim).", SC_OP_INTERNAL, .infer = affine_infer,

@@ -65,6 +65,7 @@ typedef struct sc_op {
   const char *no_grad;                       /* why there is no gradient */
   const struct sc_pw *pw;                    /* pointwise: its kernels; infer, run are the family's */
   uint32_t saves;                            /* with backward: which inputs it reads, a bit each; 0: all (see the SAVE flags) */
+  uint32_t saves_out;                        /* the same for outputs */
   uint32_t writes;                           /* inputs besides an in-place op's first that run changes (running statistics …), a bit each */
 } sc_op;
 
