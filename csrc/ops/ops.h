@@ -19,7 +19,7 @@
 #include "../kernels/kernels.h"
 #include "../tensor/tensor.h"
 
-enum { SC_MAX_PARAMS = 16, SC_MAX_ATTRS = 14, SC_MAX_INPUTS = 6, SC_MAX_OUTPUTS = 4 };
+enum { SC_MAX_PARAMS = 16, SC_MAX_ATTRS = 14, SC_MAX_INPUTS = 8, SC_MAX_OUTPUTS = 4 };
 
 typedef struct sc_opinfo sc_opinfo;
 typedef struct sc_call sc_call;
