@@ -17,10 +17,20 @@ typedef void (*sc_pw_fn)(int64_t n, void *d, const void *a, int64_t as, const vo
 typedef enum sc_pw_rule {
   SC_PW_SAME,      /* the promoted dtype */
   SC_PW_FLOAT,     /* the promoted dtype, integers become float32 */
-  SC_PW_BOOL       /* computed in the promoted dtype, the result is bool */
+  SC_PW_BOOL,      /* computed in the promoted dtype, the result is bool */
+  SC_PW_PICK,      /* the first operand is a bool and takes no part in promotion, else SAME */
+  SC_PW_EXPONENT   /* computed in the promoted dtype, the result is int32 */
 } sc_pw_rule;
 
-enum { SC_PW_COND = 1 /* the first operand is a bool and takes no part in promotion */ };
+enum {
+  SC_PW_COND = 1,        /* set for PICK */
+  SC_PW_NO_BOOL = 2,     /* not for a promoted dtype of bool */
+  SC_PW_NO_BOOLS = 4,    /* not when any operand is bool */
+  SC_PW_BOOL_INT = 8,    /* bools count as int64 */
+  SC_PW_ALPHA = 16,      /* attribute 0 must not be of a higher category than the result */
+  SC_PW_NO_ZERO = 32,    /* integers: a second operand of 0 is an error, found before anything is written */
+  SC_PW_COMPARE = 64     /* a number of the script counts by its mathematical value, also beyond what the other operand's dtype holds */
+};
 
 typedef struct sc_pw {
   const char *name;
@@ -36,8 +46,8 @@ enum {
   SC_PW_COUNT
 };
 extern const sc_pw sc__pw[SC_PW_COUNT];
-/* NULL: the op does not exist in that type. bool is computed as int64. */
-typedef struct sc_pw_kernels { sc_pw_fn f32, f64, i64, u64; } sc_pw_kernels;
+/* NULL: the op does not exist in that type. Bools without b8 are computed as int64. */
+typedef struct sc_pw_kernels { sc_pw_fn f32, f64, i64, u64, b8; } sc_pw_kernels;
 sc_pw_fn sc__pw_kernel(sc_isa isa, int id, sc_ctype type);
 
 /* ---- tile programs: a chain of pointwise ops run over tiles that stay in the L1 cache ---- */

@@ -22,62 +22,95 @@
 /* A source is packed (step 1) or a single value (step 0) in the loops that vectorise; the last loop takes any step. A is the
 ** type of the first operand's elements: bytes for the condition of SC_PW_COND rows. */
 #define EACH(body) IVDEP for (int64_t i = 0; i < n; i++) { body; }
+#define STORED(R, e) (R)(e)
+#define LET __attribute__((unused))
 #define LOOP_1(A, R, e) \
-  if (as == 1) EACH(T a = ap[i]; dp[i] = (R)(e)) \
-  else EACH(T a = ap[i * as]; dp[i] = (R)(e))
+  if (as == 1) EACH(LET T a = ap[i]; dp[i] = STORED(R, e)) \
+  else EACH(LET T a = ap[i * as]; dp[i] = STORED(R, e))
 #define LOOP_2(A, R, e) \
   const T *bp = bv; \
-  if (as == 1 && bs == 1) EACH(A a = ap[i]; T b = bp[i]; dp[i] = (R)(e)) \
-  else if (as == 1 && bs == 0) { T b = bp[0]; EACH(A a = ap[i]; dp[i] = (R)(e)) } \
-  else if (as == 0 && bs == 1) { A a = ap[0]; EACH(T b = bp[i]; dp[i] = (R)(e)) } \
-  else EACH(A a = ap[i * as]; T b = bp[i * bs]; dp[i] = (R)(e))
+  if (as == 1 && bs == 1) EACH(LET A a = ap[i]; LET T b = bp[i]; dp[i] = STORED(R, e)) \
+  else if (as == 1 && bs == 0) { LET T b = bp[0]; EACH(LET A a = ap[i]; dp[i] = STORED(R, e)) } \
+  else if (as == 0 && bs == 1) { LET A a = ap[0]; EACH(LET T b = bp[i]; dp[i] = STORED(R, e)) } \
+  else EACH(LET A a = ap[i * as]; LET T b = bp[i * bs]; dp[i] = STORED(R, e))
 #define LOOP_3(A, R, e) \
   const T *bp = bv, *cp = cv; \
-  if (as == 1 && bs == 1 && cs == 1) EACH(A a = ap[i]; T b = bp[i]; T c = cp[i]; dp[i] = (R)(e)) \
-  else if (as == 1 && bs == 1 && cs == 0) { T c = cp[0]; EACH(A a = ap[i]; T b = bp[i]; dp[i] = (R)(e)) } \
-  else if (as == 1 && bs == 0 && cs == 1) { T b = bp[0]; EACH(A a = ap[i]; T c = cp[i]; dp[i] = (R)(e)) } \
-  else EACH(A a = ap[i * as]; T b = bp[i * bs]; T c = cp[i * cs]; dp[i] = (R)(e))
-#define OPERAND_0 T
-#define OPERAND_SC_PW_COND uint8_t
+  if (as == 1 && bs == 1 && cs == 1) EACH(LET A a = ap[i]; LET T b = bp[i]; LET T c = cp[i]; dp[i] = STORED(R, e)) \
+  else if (as == 1 && bs == 1 && cs == 0) { LET T c = cp[0]; EACH(LET A a = ap[i]; LET T b = bp[i]; dp[i] = STORED(R, e)) } \
+  else if (as == 1 && bs == 0 && cs == 1) { LET T b = bp[0]; EACH(LET A a = ap[i]; LET T c = cp[i]; dp[i] = STORED(R, e)) } \
+  else if (as == 1 && bs == 0 && cs == 0) { LET T b = bp[0]; LET T c = cp[0]; EACH(LET A a = ap[i]; dp[i] = STORED(R, e)) } \
+  else EACH(LET A a = ap[i * as]; LET T b = bp[i * bs]; LET T c = cp[i * cs]; dp[i] = STORED(R, e))
+#define OPERAND_SAME T
+#define OPERAND_FLOAT T
+#define OPERAND_BOOL T
+#define OPERAND_EXPONENT T
+#define OPERAND_PICK uint8_t
 #define RESULT_SAME T
 #define RESULT_FLOAT T
 #define RESULT_BOOL uint8_t
-#define FN(name, arity, rule, flags, e) \
+#define RESULT_EXPONENT T
+#define RESULT_PICK T
+#define HEAD(name) \
   static void FNAME(name)(int64_t n, void *d, const void *av, int64_t as, const void *bv, int64_t bs, const void *cv, int64_t cs, \
-                          const sc_scalar *p) { \
+                          const sc_scalar *p)
+#define FN(name, arity, rule, e) \
+  HEAD(name) { \
     (void)bv; (void)bs; (void)cv; (void)cs; (void)p; \
     RESULT_##rule *dp = d; \
-    const OPERAND_##flags *ap = av; \
-    LOOP_##arity(OPERAND_##flags, RESULT_##rule, e) \
+    const OPERAND_##rule *ap = av; \
+    LOOP_##arity(OPERAND_##rule, RESULT_##rule, e) \
+  }
+/* In float32 only; arguments above SC_CIRCULAR_MAX go to the C library, for the whole run. */
+#define FN_WIDE(name, arity, rule, e) \
+  HEAD(name) { \
+    (void)bv; (void)bs; (void)cv; (void)cs; (void)p; \
+    float *dp = d; \
+    const float *ap = av; \
+    int large = 0; \
+    for (int64_t i = 0; i < n; i++) large |= fabsf(ap[i * as]) > SC_CIRCULAR_MAX; \
+    if (large) for (int64_t i = 0; i < n; i++) dp[i] = name##f(ap[i * as]); \
+    else LOOP_1(float, float, e) \
   }
 #define SKIP(...)
 #ifdef STAMP_ALL
 #define ONE_F FN
+#define DEF_ONE(...) __VA_ARGS__
 #else
 #define ONE_F SKIP
+#define DEF_ONE(...)
 #endif
 
 /* ---- floats ---- */
-#define SC_PW_ROW(name, arity, rule, flags, types, isa, cost, fe, ie, ...) DO_##types##_##isa(name, arity, rule, flags, fe)
+#define SC_PW_ROW(name, arity, rule, flags, types, isa, cost, fe, ie, ...) DO_##types##_##isa(name, arity, rule, fe)
 #define DO_FI_VEC FN
+#define DO_FIB_VEC FN
 #define DO_F_VEC FN
-#define DO_I_VEC SKIP
+#define DO_I_ONE SKIP
+#define DO_IB_ONE SKIP
 #define DO_FI_ONE ONE_F
 #define DO_F_ONE ONE_F
-#define DO_I_ONE SKIP
 #define TYPE f32
 #define T float
 #define S float
 #define M(f) sc_##f##_f32
+#define DO_FI_VEC32 FN
+#define DO_F_VEC32 FN
+#define DO_F_WIDE FN_WIDE
 #include "pointwise_table.h"
 #undef TYPE
 #undef T
 #undef S
 #undef M
+#undef DO_FI_VEC32
+#undef DO_F_VEC32
+#undef DO_F_WIDE
 #define TYPE f64
 #define T double
 #define S double
 #define M(f) sc_##f##_f64
+#define DO_FI_VEC32 ONE_F
+#define DO_F_VEC32 ONE_F
+#define DO_F_WIDE ONE_F
 #include "pointwise_table.h"
 #undef TYPE
 #undef T
@@ -85,56 +118,88 @@
 #undef M
 #undef SC_PW_ROW
 #undef DO_FI_VEC
+#undef DO_FIB_VEC
 #undef DO_F_VEC
-#undef DO_I_VEC
+#undef DO_I_ONE
+#undef DO_IB_ONE
 #undef DO_FI_ONE
 #undef DO_F_ONE
-#undef DO_I_ONE
+#undef DO_FI_VEC32
+#undef DO_F_VEC32
+#undef DO_F_WIDE
 
-/* ---- integers: in 64 bits, unsigned so that overflow wraps ---- */
+/* ---- integers: in 64 bits, unsigned so that overflow wraps; bools in bytes ---- */
 #ifdef STAMP_ALL
-#define SC_PW_ROW(name, arity, rule, flags, types, isa, cost, fe, ie, ...) DO_##types(name, arity, rule, flags, ie)
+#define SC_PW_ROW(name, arity, rule, flags, types, isa, cost, fe, ie, ...) DO_##types(name, arity, rule, ie)
+#define DO_FIB FN
 #define DO_FI FN
 #define DO_F SKIP
 #define DO_I FN
+#define DO_IB FN
+#define BITS_NOT(a) (~(a))
 #define TYPE i64
 #define T uint64_t
 #define S int64_t
+#define MI(f) sc_i##f
 #include "pointwise_table.h"
 #undef TYPE
 #undef S
+#undef MI
 #define TYPE u64
 #define S uint64_t
+#define MI(f) sc_u##f
 #include "pointwise_table.h"
 #undef TYPE
 #undef S
 #undef T
+#undef BITS_NOT
+#undef DO_FI
+#undef DO_I
+#undef STORED
+#define DO_FI SKIP
+#define DO_I SKIP
+#define BITS_NOT(a) (!(a))
+#define STORED(R, e) (R)((e) != 0)
+#define TYPE b8
+#define T uint8_t
+#define S uint8_t
+#include "pointwise_table.h"
+#undef TYPE
+#undef S
+#undef T
+#undef MI
 #undef SC_PW_ROW
+#undef DO_FIB
 #undef DO_FI
 #undef DO_F
 #undef DO_I
+#undef DO_IB
 #endif
 #undef sa
 #undef sb
 #undef sc
 
 /* ---- the table ---- */
+#define F32(name) .f32 = CAT3(name, f32, ISA),
+#define F64(name) .f64 = CAT3(name, f64, ISA),
 #ifdef STAMP_ALL
-#define INTS(name) .i64 = CAT3(name, i64, ISA), .u64 = CAT3(name, u64, ISA)
-#define DO_FI_ONE(name) [SC_PW_##name] = {.f32 = CAT3(name, f32, ISA), .f64 = CAT3(name, f64, ISA), INTS(name)},
-#define DO_FI_VEC DO_FI_ONE
-#define DO_F_ONE(name) [SC_PW_##name] = {.f32 = CAT3(name, f32, ISA), .f64 = CAT3(name, f64, ISA)},
-#define DO_F_VEC DO_F_ONE
-#define DO_I_ONE(name) [SC_PW_##name] = {INTS(name)},
-#define DO_I_VEC DO_I_ONE
+#define INTS(name) .i64 = CAT3(name, i64, ISA), .u64 = CAT3(name, u64, ISA),
+#define BOOLS(name) .b8 = CAT3(name, b8, ISA),
 #else
-#define DO_F_VEC(name) [SC_PW_##name] = {.f32 = CAT3(name, f32, ISA), .f64 = CAT3(name, f64, ISA)},
-#define DO_FI_VEC DO_F_VEC
-#define DO_FI_ONE SKIP
-#define DO_F_ONE SKIP
-#define DO_I_ONE SKIP
-#define DO_I_VEC SKIP
+#define INTS(name)
+#define BOOLS(name)
 #endif
+#define ROW(name, ...) [SC_PW_##name] = {__VA_ARGS__},
+#define DO_FIB_VEC(name) ROW(name, F32(name) F64(name) INTS(name) BOOLS(name))
+#define DO_FI_VEC(name) ROW(name, F32(name) F64(name) INTS(name))
+#define DO_F_VEC(name) ROW(name, F32(name) F64(name))
+#define DO_FI_VEC32(name) ROW(name, F32(name) DEF_ONE(F64(name)) INTS(name))
+#define DO_F_VEC32(name) ROW(name, F32(name) DEF_ONE(F64(name)))
+#define DO_F_WIDE(name) DO_F_VEC32(name)
+#define DO_FI_ONE(name) DEF_ONE(ROW(name, F32(name) F64(name) INTS(name)))
+#define DO_F_ONE(name) DEF_ONE(ROW(name, F32(name) F64(name)))
+#define DO_IB_ONE(name) DEF_ONE(ROW(name, INTS(name) BOOLS(name)))
+#define DO_I_ONE(name) DEF_ONE(ROW(name, INTS(name)))
 #define SC_PW_ROW(name, arity, rule, flags, types, isa, ...) DO_##types##_##isa(name)
 #define TABLE_(isa) sc__pw_kernels_##isa
 #define TABLE(isa) TABLE_(isa)

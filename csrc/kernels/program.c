@@ -12,7 +12,8 @@
 enum { TILE = 1024, SHORT_ROW = 48, MAX_IN = SC_PROGRAM_INPUTS };
 
 #define SC_PW_ROW(name_, arity_, rule_, flags_, types_, isa_, cost_, ...) \
-  [SC_PW_##name_] = {.name = #name_, .id = SC_PW_##name_, .arity = arity_, .rule = SC_PW_##rule_, .flags = flags_, .cost = cost_},
+  [SC_PW_##name_] = {.name = #name_, .id = SC_PW_##name_, .arity = arity_, .rule = SC_PW_##rule_, \
+                      .flags = (flags_) | (SC_PW_##rule_ == SC_PW_PICK ? SC_PW_COND : 0), .cost = cost_},
 const sc_pw sc__pw[SC_PW_COUNT] = {
 #include "pointwise_table.h"
 };
@@ -28,6 +29,7 @@ static sc_pw_fn pick(const sc_pw_kernels *k, sc_ctype type) {
     case SC_C_F32: return k->f32;
     case SC_C_F64: return k->f64;
     case SC_C_U64: return k->u64;
+    case SC_C_BOOL: return k->b8;
     default: return k->i64;
   }
 }

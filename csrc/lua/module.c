@@ -189,14 +189,16 @@ static void add_ops(lua_State *L, binding *b) {
   int all = lua_gettop(L);
   lua_rawgeti(L, LUA_REGISTRYINDEX, b->methods_ref);
   int methods = lua_gettop(L);
-  for (int i = 0; i < b->ctx->ops->n; i++) {
-    sc_opinfo *op = &b->ctx->ops->info[i];
+  for (int i = 0; i < b->ctx->ops->n + b->ctx->ops->n_alias; i++) {
+    const sc_opalias *alias = i < b->ctx->ops->n ? NULL : &b->ctx->ops->alias[i - b->ctx->ops->n];
+    const sc_opinfo *op = alias ? alias->op : &b->ctx->ops->info[i];
+    const char *name = alias ? alias->name : op->name;
     lua_pushlightuserdata(L, b);
-    lua_pushlightuserdata(L, op);
+    lua_pushlightuserdata(L, (void *)op);
     lua_pushcclosure(L, sc__op_function, 2);
     lua_pushvalue(L, -1);
-    lua_setfield(L, all, op->name);
-    if (!(op->flags & (SC_OP_FUNCTION | SC_OP_INTERNAL)) && !strchr(op->name, '.')) { lua_pushvalue(L, -1); lua_setfield(L, methods, op->name); }
+    lua_setfield(L, all, name);
+    if (!(op->flags & (SC_OP_FUNCTION | SC_OP_INTERNAL)) && !strchr(name, '.')) { lua_pushvalue(L, -1); lua_setfield(L, methods, name); }
     lua_pop(L, 1);
   }
   lua_pop(L, 1);

@@ -103,10 +103,8 @@ sc_status sc__emit(sc_context *ctx, const sc_opinfo *op, sc_tensor **in, int n_i
   sc_generator *own = op->flags & SC_OP_RANDOM || op->def->compose ? own_generator(op, attr) : NULL;
   sc_generator rng = ctx->rng, own_rng = own ? *own : rng;
   for (int i = 0; i < SC_MAX_OUTPUTS; i++) c.out[i] = NULL;
-  sc_status s;
-  if (op->def->compose) {
-    s = op->def->compose(&c);
-  } else {
+  sc_status s = op->def->compose ? op->def->compose(&c) : SC_OK;
+  if (s == SC_OK && op->def->infer && c.n_out == 0) {   /* a row with both: compose has declined */
     bool grad = false;
     if (ctx->grad_enabled && !(op->flags & SC_OP_DETACH))
       for (int i = 0; i < n_in && !grad; i++) grad = in[i] && (in[i]->ad || in[i]->flags & SC_T_REQUIRES) && sc_requires_grad(in[i]);

@@ -78,13 +78,23 @@ static bool converted(sc_fuser *f, int source, uint8_t type, uint8_t *out) {
   return true;
 }
 
+/* Not what looks at values before it runs: integer division, an integer compared with a fraction. */
+static bool can_fuse(const sc_pw *pw, sc_dtype compute, const sc_operand *in) {
+  if (pw->flags & SC_PW_NO_ZERO && !sc__is_float(compute)) return false;
+  if (!(pw->flags & SC_PW_COMPARE)) return true;
+  for (int i = 0; i < 2; i++)
+    if (in[i].rank == 2 && sc__is_float(in[i].dtype) && sc__category(in[1 - i].dtype) == SC_CAT_INT) return false;
+  return true;
+}
+
 bool sc__fuse_op(sc_fuser *f, sc_isa isa, const sc_opinfo *op, const sc_attr *attr, const sc_operand *in, sc_operand *out) {
   const sc_pw *pw = op->def->pw;
   if (!pw || op->n_attr > SC_PROGRAM_PARAMS) return false;
   int from = pw->flags & SC_PW_COND ? 1 : 0;
   sc_dtype compute, dtype;
   if (!sc__pw_result(pw, promoted(in + from, pw->arity - from), &compute, &dtype)) return false;
-  uint8_t type = (uint8_t)sc__ctype(compute);
+  if (!can_fuse(pw, compute, in)) return false;
+  uint8_t type = (uint8_t)sc__pw_ctype(pw, compute);
   sc_instr q = {.arity = pw->arity, .type = pw->rule == SC_PW_BOOL ? SC_C_BOOL : type, .fn = sc__pw_kernel(isa, pw->id, (sc_ctype)type)};
   for (int i = 0; i < op->n_attr; i++) q.p[i] = sc__attr_scalar(&attr[i]);
   int rank = 2;

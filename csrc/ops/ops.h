@@ -1,7 +1,8 @@
 /* ops: the op table and the only door to it, `sc__emit`.
 **
 ** An op is one row: a signature in text, a help text, a rule for its results' shapes and dtypes (`infer`), a kernel (`run`) and
-** a gradient. A row with `compose` instead is defined by other ops and needs none of these. The signature drives the Lua
+** a gradient. A row with `compose` instead is defined by other ops and needs none of these; one with both is asked first, and its
+** `compose` declines by leaving n_out 0. The signature drives the Lua
 ** binding, the C call by name, the attributes kept on tape and graph nodes, help and completion.
 **
 ** Signature: `name(x, other, bias: tensor?, dim: dim[]?, alpha: number = 1, stride: int[2] = 1) -> values, indices`
@@ -87,9 +88,19 @@ struct sc_opinfo {
   sc_opinfo *next;                           /* of the same hash */
 };
 
+/* A second name of an op (aliases.h). */
+typedef struct sc_opalias {
+  char name[48];
+  const sc_opinfo *op;
+  struct sc_opalias *next;                   /* of the same hash */
+} sc_opalias;
+
 typedef struct sc_optable {
   sc_opinfo *info;
   int n;
+  sc_opalias *alias;
+  int n_alias;
+  sc_opalias *alias_hash[256];
   sc_opinfo *hash[1024];
 } sc_optable;
 
@@ -180,6 +191,8 @@ sc_status sc__pw_run(sc_call *c);
 sc_ctype sc__ctype(sc_dtype dtype);
 /* Result dtype of pw over operands of these dtypes already promoted to `common`; false: the op does not exist for it. */
 bool sc__pw_result(const struct sc_pw *pw, sc_dtype common, sc_dtype *compute, sc_dtype *result);
+/* The type pw's kernel computes in for that dtype. */
+sc_ctype sc__pw_ctype(const struct sc_pw *pw, sc_dtype compute);
 
 /* ---- service ---- */
 sc_status sc__ops_attach(sc_context *ctx);

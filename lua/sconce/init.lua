@@ -76,7 +76,7 @@ package.loaded["sconce"] = sc -- the files below want it
 
 -- Ops written in Lua, a file a family.
 for _, family in ipairs {
-  "create", "reduce",
+  "create", "reduce", "pointwise",
 } do
   require("sconce.ops." .. family)
 end
