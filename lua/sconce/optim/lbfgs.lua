@@ -11,7 +11,9 @@ local base = require "sconce.optim.optimizer"
 local LBFGS = base.class("LBFGS", { { "lr", 1 }, { "max_iter:int", 20 }, "max_eval:int?", { "tolerance_grad", 1e-7 },
   { "tolerance_change", 1e-9 }, { "history_size:int", 100 }, "line_search_fn:string?" }, function(g, raise)
   base.check.from_zero(g, raise, "lr")
-  if g.line_search_fn and g.line_search_fn ~= "strong_wolfe" then raise("line_search_fn: expected \"strong_wolfe\", got %q", g.line_search_fn) end
+  if g.line_search_fn and g.line_search_fn ~= "strong_wolfe" then
+    raise("line_search_fn: expected \"strong_wolfe\", got %q", g.line_search_fn)
+  end
   g.max_eval = g.max_eval or g.max_iter * 5 // 4
 end)
 LBFGS.param_shaped = false -- its state is flat
@@ -141,7 +143,9 @@ end
 ---@param closure fun(): sc.Tensor
 ---@return sc.Tensor loss  # at the beginning
 function LBFGS:step(closure)
-  if type(closure) ~= "function" then fault.raise("LBFGS", "step: expected a closure that computes the loss, got %s", fault.describe(closure)) end
+  if type(closure) ~= "function" then
+    fault.raise("LBFGS", "step: expected a closure that computes the loss, got %s", fault.describe(closure))
+  end
   local group = self.param_groups[1]
   local params = group.params
   local _ <close> = sc.core.grad_block(false)

@@ -65,12 +65,16 @@ local function class(name, params)
   all[#all + 1] = { "last_epoch:int", -1 }
   local read = fault.reader(name, all)
   getmetatable(C).__call = function(_, optimizer, ...)
-    if not is_optimizer(optimizer) then fault.raise(name, "argument 1 (optimizer): expected an optimiser, got %s", fault.describe(optimizer)) end
+    if not is_optimizer(optimizer) then
+      fault.raise(name, "argument 1 (optimizer): expected an optimiser, got %s", fault.describe(optimizer))
+    end
     local self = setmetatable(read(...), C)
     self.optimizer, self.base_lrs = optimizer, {}
     for i, group in ipairs(optimizer.param_groups) do
       if self.last_epoch == -1 then group.initial_lr = group.initial_lr or group.lr
-      elseif not group.initial_lr then fault.raise(name, "group %d has no initial_lr, which resuming at last_epoch %d needs", i, self.last_epoch) end
+      elseif not group.initial_lr then
+        fault.raise(name, "group %d has no initial_lr, which resuming at last_epoch %d needs", i, self.last_epoch)
+      end
     end
     if self.begin then self:begin(optimizer) end
     for i, group in ipairs(optimizer.param_groups) do self.base_lrs[i] = group.initial_lr end
@@ -120,7 +124,9 @@ function ExponentialLR:closed(base, k) return base * self.gamma ^ k end
 
 local ConstantLR = class("ConstantLR", { { "factor:number", 1 / 3 }, { "total_iters:int", 5 } })
 function ConstantLR:begin()
-  if self.factor < 0 or self.factor > 1 then fault.raise("ConstantLR", "factor: expected a number from 0 to 1, got %s", tostring(self.factor)) end
+  if self.factor < 0 or self.factor > 1 then
+    fault.raise("ConstantLR", "factor: expected a number from 0 to 1, got %s", tostring(self.factor))
+  end
 end
 function ConstantLR:next(group, _, k)
   if k == 0 then return group.lr * self.factor end
@@ -130,8 +136,12 @@ function ConstantLR:closed(base, k) return base * (k >= self.total_iters and 1 o
 
 local LinearLR = class("LinearLR", { { "start_factor:number", 1 / 3 }, { "end_factor:number", 1.0 }, { "total_iters:int", 5 } })
 function LinearLR:begin()
-  if self.start_factor <= 0 or self.start_factor > 1 then fault.raise("LinearLR", "start_factor: expected a number above 0 up to 1, got %s", tostring(self.start_factor)) end
-  if self.end_factor < 0 or self.end_factor > 1 then fault.raise("LinearLR", "end_factor: expected a number from 0 to 1, got %s", tostring(self.end_factor)) end
+  if self.start_factor <= 0 or self.start_factor > 1 then
+    fault.raise("LinearLR", "start_factor: expected a number above 0 up to 1, got %s", tostring(self.start_factor))
+  end
+  if self.end_factor < 0 or self.end_factor > 1 then
+    fault.raise("LinearLR", "end_factor: expected a number from 0 to 1, got %s", tostring(self.end_factor))
+  end
 end
 function LinearLR:next(group, _, k)
   local from, to, n = self.start_factor, self.end_factor, self.total_iters
@@ -211,7 +221,9 @@ function OneCycleLR:begin(optimizer)
     self.total_steps = self.epochs * self.steps_per_epoch
   end
   if self.total_steps < 1 then fault.raise("OneCycleLR", "total_steps: expected a positive integer, got %d", self.total_steps) end
-  if self.pct_start < 0 or self.pct_start > 1 then fault.raise("OneCycleLR", "pct_start: expected a number from 0 to 1, got %s", tostring(self.pct_start)) end
+  if self.pct_start < 0 or self.pct_start > 1 then
+    fault.raise("OneCycleLR", "pct_start: expected a number from 0 to 1, got %s", tostring(self.pct_start))
+  end
   if self.anneal_strategy ~= "cos" and self.anneal_strategy ~= "linear" then
     fault.raise("OneCycleLR", "anneal_strategy: expected \"cos\" or \"linear\", got %q", self.anneal_strategy)
   end
@@ -262,7 +274,9 @@ SequentialLR.__index, SequentialLR.__name = SequentialLR, "SequentialLR"
 setmetatable(SequentialLR, { __index = Base })
 local read_sequential = fault.reader("SequentialLR", { "schedulers:table", "milestones:table", { "last_epoch:int", -1 } })
 getmetatable(SequentialLR).__call = function(C, optimizer, ...)
-  if not is_optimizer(optimizer) then fault.raise("SequentialLR", "argument 1 (optimizer): expected an optimiser, got %s", fault.describe(optimizer)) end
+  if not is_optimizer(optimizer) then
+    fault.raise("SequentialLR", "argument 1 (optimizer): expected an optimiser, got %s", fault.describe(optimizer))
+  end
   local self = setmetatable(read_sequential(...), C)
   if #self.schedulers == 0 then fault.raise("SequentialLR", "schedulers: the list is empty") end
   if #self.milestones ~= #self.schedulers - 1 then
@@ -296,7 +310,9 @@ local read_plateau = fault.reader("ReduceLROnPlateau", { { "mode:string", "min" 
   { "threshold:number", 1e-4 }, { "threshold_mode:string", "rel" }, { "cooldown:int", 0 }, { "min_lr", 0 }, { "eps:number", 1e-8 } })
 getmetatable(ReduceLROnPlateau).__call = function(C, optimizer, ...)
   local name = "ReduceLROnPlateau"
-  if not is_optimizer(optimizer) then fault.raise(name, "argument 1 (optimizer): expected an optimiser, got %s", fault.describe(optimizer)) end
+  if not is_optimizer(optimizer) then
+    fault.raise(name, "argument 1 (optimizer): expected an optimiser, got %s", fault.describe(optimizer))
+  end
   local self = setmetatable(read_plateau(...), C)
   self.optimizer = optimizer
   if self.factor >= 1 then fault.raise(name, "factor: expected a number below 1, got %s", tostring(self.factor)) end

@@ -31,24 +31,34 @@ local function class(name, params, check)
 end
 
 function Optimizer:add_groups(parameters)
-  if core.is_tensor(parameters) then fault.raise(self.__name, "argument 1 (params): expected a list of tensors or groups, got a single tensor") end
-  if type(parameters) ~= "table" then fault.raise(self.__name, "argument 1 (params): expected a list of tensors or groups, got %s", fault.describe(parameters)) end
+  if core.is_tensor(parameters) then
+    fault.raise(self.__name, "argument 1 (params): expected a list of tensors or groups, got a single tensor")
+  end
+  if type(parameters) ~= "table" then
+    fault.raise(self.__name, "argument 1 (params): expected a list of tensors or groups, got %s", fault.describe(parameters))
+  end
   if parameters.params then parameters = { parameters } end
   if #parameters == 0 then fault.raise(self.__name, "argument 1 (params): the list of parameters is empty") end
-  if core.is_tensor(parameters[1]) or (type(parameters[1]) == "table" and not parameters[1].params) then parameters = { { params = parameters } } end
+  if core.is_tensor(parameters[1]) or (type(parameters[1]) == "table" and not parameters[1].params) then
+    parameters = { { params = parameters } }
+  end
   for _, g in ipairs(parameters) do self:add_param_group(g) end
 end
 
 --- Adds { params = list, lr = … }; what is not named has the optimiser's defaults. Nothing has changed when it fails.
 function Optimizer:add_param_group(group)
-  if type(group) ~= "table" or group.params == nil then fault.raise(self.__name, "a parameter group needs a field params, got %s", fault.describe(group)) end
+  if type(group) ~= "table" or group.params == nil then
+    fault.raise(self.__name, "a parameter group needs a field params, got %s", fault.describe(group))
+  end
   local list, out, mine = group.params, {}, {}
   if core.is_tensor(list) then list = { list } end
   for k in pairs(group) do
     if k ~= "params" and self.defaults[k] == nil and k ~= "initial_lr" then
       local known = false
       for _, n in ipairs(self.names) do known = known or n == k end
-      if not known then fault.raise(self.__name, "a parameter group has no option %q; the options are %s", tostring(k), table.concat(self.names, ", ")) end
+      if not known then
+        fault.raise(self.__name, "a parameter group has no option %q; the options are %s", tostring(k), table.concat(self.names, ", "))
+      end
     end
   end
   for k, v in pairs(self.defaults) do out[k] = v end
@@ -58,7 +68,9 @@ function Optimizer:add_param_group(group)
   for _, g in ipairs(self.param_groups) do for _, p in ipairs(g.params) do seen[p] = true end end
   for i, p in ipairs(list) do
     if not core.is_tensor(p) then fault.raise(self.__name, "parameter %d: expected a tensor, got %s", i, fault.describe(p)) end
-    if not p.is_leaf then fault.raise(self.__name, "parameter %d of shape {%s} is not a leaf: it is computed from other tensors", i, table.concat(p.shape, ", ")) end
+    if not p.is_leaf then
+      fault.raise(self.__name, "parameter %d of shape {%s} is not a leaf: it is computed from other tensors", i, table.concat(p.shape, ", "))
+    end
     if seen[p] then fault.raise(self.__name, "parameter %d of shape {%s} is given twice", i, table.concat(p.shape, ", ")) end
     seen[p] = true
     mine[i] = p
@@ -199,7 +211,9 @@ function check.betas(group, raise)
   local b = group.betas
   if type(b) ~= "table" or #b ~= 2 then raise("betas: expected two numbers, got %s", fault.describe(b)) end
   for i = 1, 2 do
-    if not (type(b[i]) == "number" and b[i] >= 0 and b[i] < 1) then raise("betas: number %d: expected 0 <= beta < 1, got %s", i, fault.describe(b[i])) end
+    if not (type(b[i]) == "number" and b[i] >= 0 and b[i] < 1) then
+      raise("betas: number %d: expected 0 <= beta < 1, got %s", i, fault.describe(b[i]))
+    end
   end
 end
 

@@ -1,0 +1,104 @@
+--- Modules of modules. Members count from 1 in Lua and from 0 in state dicts.
+local fault = require "sconce.fault"
+local module = require "sconce.nn.module"
+
+local class, is_module = module.class, module.is_module
+local L = {}
+
+local function place(self, i)
+  local n = rawlen(self)
+  if math.type(i) ~= "integer" then fault.raise(self.__name, "expected an integer, got %s", fault.describe(i)) end
+  return i < 0 and n + 1 + i or i
+end
+
+--- What lists of modules share.
+local function list_methods(C, accepts, what)
+  function C:append(m)
+    if not accepts(m) then fault.raise(self.__name, "expected %s, got %s", what, fault.describe(m)) end
+    self[rawlen(self) + 1] = m
+    return self
+  end
+  function C:extend(list)
+    for _, m in ipairs(list) do self:append(m) end
+    return self
+  end
+  function C:insert(i, m)
+    i = place(self, i)
+    if i < 1 or i > rawlen(self) + 1 then fault.raise(self.__name, "insert: place %d is out of range for %d members", i, rawlen(self)) end
+    if not accepts(m) then fault.raise(self.__name, "expected %s, got %s", what, fault.describe(m)) end
+    self[rawlen(self) + 1] = m
+    for k = rawlen(self), i + 1, -1 do rawset(self, k, rawget(self, k - 1)) end
+    rawset(self, i, m)
+    return self
+  end
+  --- Member i, negative from the end; nil when there is none.
+  function C:get(i) return rawget(self, place(self, i)) end
+  function C:len() return rawlen(self) end
+  C.extra_repr = function() return "" end
+end
+
+--- Calls its members one after the other: Sequential(a, b, c), Sequential{a, b, c} or pairs { "name", module } in a list.
+L.Sequential = class("Sequential")
+list_methods(L.Sequential, is_module, "a module")
+function L.Sequential:init(...)
+  local members = { ... }
+  if #members == 1 and not is_module(members[1]) and type(members[1]) == "table" then members = members[1] end
+  for i, m in ipairs(members) do
+    if type(m) == "table" and not is_module(m) and type(m[1]) == "string" and is_module(m[2]) then
+      self[m[1]] = m[2]
+      rawset(self, i, m[2])
+    else
+      self:append(m)
+    end
+  end
+end
+function L.Sequential:forward(...)
+  local n = rawlen(self)
+  if n == 0 then return ... end
+  local x = self[1](...)
+  for i = 2, n do x = self[i](x) end
+  return x
+end
+
+--- A list of modules: `for _, m in ipairs(list) do x = m(x) end`.
+L.ModuleList = class("ModuleList")
+list_methods(L.ModuleList, is_module, "a module")
+function L.ModuleList:init(list) if list then self:extend(list) end end
+
+--- Modules by name: `dict.name`, `dict:items()` in the order of definition.
+L.ModuleDict = class("ModuleDict")
+local RESERVED = {}
+function L.ModuleDict:init(members)
+  if not members then return end
+  local names = {}
+  for name in pairs(members) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do self:set(name, members[name]) end
+end
+function L.ModuleDict:set(name, m)
+  if type(name) ~= "string" or name:find(".", 1, true) or name == "" then
+    fault.raise("ModuleDict", "expected a name without dots, got %s", fault.describe(name))
+  end
+  if not is_module(m) then fault.raise("ModuleDict", "%s: expected a module, got %s", name, fault.describe(m)) end
+  if RESERVED[name] or L.ModuleDict[name] ~= nil or name:sub(1, 1) == "_" or name == "training" then
+    fault.raise("ModuleDict", "the name %q is taken by the class", name)
+  end
+  self[name] = m
+  return self
+end
+function L.ModuleDict:get(name) return rawget(self, name) end
+function L.ModuleDict:items()
+  local list = self:named_children()
+  return list
+end
+
+--- A list of parameters; plain tensors become parameters.
+L.ParameterList = class("ParameterList")
+list_methods(L.ParameterList, require "sconce".is_tensor, "a tensor")
+local append = L.ParameterList.append
+function L.ParameterList:append(t)
+  return append(self, require "sconce".is_tensor(t) and not module.is_parameter(t) and module.Parameter(t) or t)
+end
+function L.ParameterList:init(list) if list then self:extend(list) end end
+
+return L
