@@ -17,13 +17,13 @@ local read_uniform = fault.reader("uniform_", { { "a:number", 0 }, { "b:number",
 --- Uniform in [a, b).
 function init.uniform_(t, ...)
   local o = read_uniform(...)
-  return quiet(t, function() t:uniform_(o.a, o.b, { generator = o.generator }) end)
+  return quiet(t, function() t:uniform_(o.a, o.b, o.generator) end)
 end
 
 local read_normal = fault.reader("normal_", { { "mean:number", 0 }, { "std:number", 1 }, "generator?" })
 function init.normal_(t, ...)
   local o = read_normal(...)
-  return quiet(t, function() t:normal_(o.mean, o.std, { generator = o.generator }) end)
+  return quiet(t, function() t:normal_(o.mean, o.std, o.generator) end)
 end
 
 function init.constant_(t, v)
@@ -117,7 +117,7 @@ function init.trunc_normal_(t, ...)
   local function below(x) return 0.5 + 0.5 * sc.tensor((x - o.mean) / o.std / math.sqrt(2), { dtype = "float64" }):erf():item() end
   local low, high = below(o.a), below(o.b)
   return quiet(t, function()
-    t:uniform_(2 * low - 1, 2 * high - 1, { generator = o.generator })
+    t:uniform_(2 * low - 1, 2 * high - 1, o.generator)
     t:erfinv_():mul_(o.std * math.sqrt(2)):add_(o.mean):clamp_(o.a, o.b)
   end)
 end
@@ -145,11 +145,11 @@ function init.sparse_(t, ...)
   local o = read_sparse(...)
   if t:dim() ~= 2 then fault.raise("sparse_", "expected 2 dimensions, got %d", t:dim()) end
   return quiet(t, function()
-    t:normal_(0, o.std, { generator = o.generator })
+    t:normal_(0, o.std, o.generator)
     local rows = t:size(1)
     local none = math.ceil(o.sparsity * rows)
     for col = 1, t:size(2) do
-      local order = sc.randperm(rows, { generator = o.generator })
+      local order = sc.randperm(rows, { dtype = "int64", generator = o.generator })
       if none > 0 then t[{ order:narrow(1, 1, none), col }] = 0.0 end
     end
   end)

@@ -18,7 +18,7 @@ local function layer(name, params, parent)
   local names, presets = {}, {}
   for i, p in ipairs(params) do
     names[i] = (type(p) == "table" and p[1] or p):match("^[%w_]+")
-    presets[names[i]] = type(p) == "table" and p[2] or nil
+    if type(p) == "table" then presets[names[i]] = p[2] end
   end
   function C:init(...)
     local o = read(...)

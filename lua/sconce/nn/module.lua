@@ -58,9 +58,9 @@ end
 
 local function new_field(self, name, value)
   local fields = self._fields
-  if not fields[name] then
+  if not fields.known[name] then
     fields[#fields + 1] = name
-    fields[name] = true
+    fields.known[name] = true
   end
   if self._building and is_tensor(value) and not is_parameter(value) then self._buffers[name] = true end
   rawset(self, name, value)
@@ -99,7 +99,7 @@ local function class(name, parent)
     __index = parent,
     __tostring = function() return "class " .. name end,
     __call = function(_, ...)
-      local self = setmetatable({ _fields = {}, _buffers = {}, _hooked = false, _building = true, training = true }, C)
+      local self = setmetatable({ _fields = { known = {} }, _buffers = {}, _hooked = false, _building = true, training = true }, C)
       self:init(...)
       self._building = false
       return self
@@ -438,7 +438,7 @@ end
 Module.__call, Module.__newindex = call, new_field
 Module.__tostring = function(self) return self:describe() end
 setmetatable(Module, { __call = function(C)
-  return setmetatable({ _fields = {}, _buffers = {}, _hooked = false, _building = false, training = true }, C)
+  return setmetatable({ _fields = { known = {} }, _buffers = {}, _hooked = false, _building = false, training = true }, C)
 end })
 
 return { Module = Module, Parameter = Parameter, class = class, is_module = is_module, is_parameter = function(t)

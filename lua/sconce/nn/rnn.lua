@@ -44,7 +44,7 @@ local function run(self, x, h, c, w, reverse)
   local step, T, ys = STEP[self._kind], x:size(1), {}
   for k = 1, T do
     local t = reverse and T + 1 - k or k
-    local out = h
+    local out
     out, c = step(gx:select(1, t), F.linear(h, w.hh, w.bhh), h, c)
     if w.hr then out = F.linear(out, w.hr) end
     h = out
