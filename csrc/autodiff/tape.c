@@ -134,7 +134,7 @@ static sc_status set_base(sc_tensor *view, sc_tensor *of) {
 static void geometry(const sc_tensor *v, const sc_tensor *base, sc_attr attr[3]) {
   attr[0] = sc__ints(v->dim, v->ndim);
   attr[1] = sc__ints(sc__stride(v), v->ndim);
-  attr[2] = sc__int(v->storage ? (v->data - base->data) / (int64_t)sc_dtype_size((sc_dtype)v->dtype) : 0);
+  attr[2] = sc__int((v->data - base->data) / (int64_t)sc_dtype_size((sc_dtype)v->dtype));
 }
 
 static sc_status refresh_view(sc_tensor *t) {

@@ -150,12 +150,13 @@ static bool own_memory(const sc_tensor *t) {
 /* The gradient t has may be written to: nobody else sees it. */
 static bool adds_in_place(const walk *w, const sc_tensor *t, const sc_tensor *dy) {
   const sc_tensor *g = t->ad->grad;
-  return !w->create && own_memory(g) && g->storage && dy->storage && g->dtype == dy->dtype && !g->ad && !(g->flags & SC_T_REQUIRES);
+  return !w->create && !w->ctx->tracing && own_memory(g) && g->storage && dy->storage && g->dtype == dy->dtype && !g->ad && !(g->flags & SC_T_REQUIRES);
 }
 
 /* dy is t's gradient: to be added to what it has when the walk is over. */
 static sc_status arrive(walk *w, sc_tensor *t, sc_tensor *dy) {
   if (!sc__autograd(t)) return SC_ENOMEM;
+  if (w->ctx->tracing) w->ctx->grad_changes(t);
   if (w->n_arrivals == w->room_arrivals) SC_TRY(grow(w->ctx, &w->arrivals, &w->room_arrivals, sizeof *w->arrivals));
   arrival a = {.t = sc_tensor_retain(t)};
   sc_status s = SC_OK;

@@ -97,6 +97,9 @@ struct sc_context {
   struct sc_node *dying;        /* nodes to be released by the loop that is running */
   bool burying, reclaiming;
   int walks;                    /* reverse walks going on, one inside the other */
+  struct sc_graph *tracing;     /* every op is recorded into it, also those of tensors with data; NULL: none */
+  void (*grad_changes)(struct sc_tensor *leaf);            /* graph: a leaf's gradient is about to change while tracing */
+
   uint64_t sequence;            /* of tape nodes */
   sc_isa isa;                   /* what the processor can do */
   bool grad_enabled, anomaly;

@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static void find_last_uses(sc_graph *g) {
-  for (size_t v = 0; v < g->n_values; v++) g->value[v].last_use = -1;
+static void find_last_uses(const sc_graph *g, int32_t *last) {
+  for (size_t v = 0; v < g->n_values; v++) last[v] = -1;
   for (size_t k = 0; k < g->n_nodes; k++)
     for (int i = 0; i < g->node[k].n_in + g->node[k].n_out; i++)
-      if (g->node[k].in[i] >= 0) g->value[g->node[k].in[i]].last_use = (int32_t)k;
-  for (size_t i = 0; i < g->n_outputs; i++) g->value[g->output[i].value].last_use = (int32_t)g->n_nodes;
+      if (g->node[k].in[i] >= 0) last[g->node[k].in[i]] = (int32_t)k;
+  for (size_t i = 0; i < g->n_outputs; i++) last[g->output[i].value] = (int32_t)g->n_nodes;
 }
 
 static sc_status check_input(sc_graph *g, int i, const sc_tensor *t) {
@@ -49,9 +49,11 @@ sc_status sc_graph_run(sc_graph *g, sc_tensor *const *in, int n_in, sc_tensor **
   if (n_in != (int)g->n_inputs || n_out != (int)g->n_outputs)
     return sc__fail(ctx, SC_EINVAL, "graph: expected %d inputs and %d outputs, got %d and %d", (int)g->n_inputs, (int)g->n_outputs, n_in, n_out);
   for (int i = 0; i < n_in; i++) SC_TRY(check_input(g, i, in[i]));
-  sc_tensor **slot = sc__alloc_zero(ctx, (g->n_values + 1) * sizeof *slot);
-  if (!slot) return sc__no_memory(ctx, g->n_values * sizeof *slot);
-  find_last_uses(g);
+  size_t room = (g->n_values + 1) * (sizeof(sc_tensor *) + sizeof(int32_t));
+  sc_tensor **slot = sc__alloc_zero(ctx, room);
+  if (!slot) return sc__no_memory(ctx, room);
+  int32_t *last = (int32_t *)(slot + g->n_values + 1);
+  find_last_uses(g, last);
   for (int i = 0; i < n_in; i++) slot[g->input[i]] = sc_tensor_retain(in[i]);
   for (size_t v = 0; v < g->n_values; v++) if (g->value[v].captured) slot[v] = sc_tensor_retain(g->value[v].captured);
   bool was = ctx->grad_enabled;
@@ -62,12 +64,12 @@ sc_status sc_graph_run(sc_graph *g, sc_tensor *const *in, int n_in, sc_tensor **
     s = run_node(g, n, slot);
     for (int i = 0; i < n->n_in + n->n_out; i++) {
       int32_t v = n->in[i];
-      if (v >= 0 && g->value[v].last_use == (int32_t)k) { sc_tensor_release(slot[v]); slot[v] = NULL; }
+      if (v >= 0 && last[v] == (int32_t)k) { sc_tensor_release(slot[v]); slot[v] = NULL; }
     }
   }
   ctx->grad_enabled = was;
   for (int i = 0; i < n_out && s == SC_OK; i++) out[i] = sc_tensor_retain(slot[g->output[i].value]);
   for (size_t v = 0; v < g->n_values; v++) sc_tensor_release(slot[v]);
-  sc__release(ctx, slot, (g->n_values + 1) * sizeof *slot);
+  sc__release(ctx, slot, room);
   return s;
 }

@@ -33,12 +33,14 @@ void sc_graph_release(sc_graph *g) {
   sc_context *ctx = g->ctx;
   for (size_t i = 0; i < g->n_values; i++) {
     sc_tensor_release(g->value[i].captured);
-    sc__release(ctx, g->value[i].dim, (size_t)g->value[i].ndim * 8);
+    sc__release(ctx, g->value[i].dim, (size_t)g->value[i].ndim * 16);
   }
   for (size_t i = 0; i < g->n_nodes; i++) {
     sc__release(ctx, g->node[i].in, (size_t)(g->node[i].n_in + g->node[i].n_out) * sizeof(int32_t));
     sc__release(ctx, g->node[i].attr, g->node[i].attr_bytes);
   }
+  for (size_t i = 0; i < g->n_changes; i++) { sc_tensor_release(g->change[i].leaf); sc_tensor_release(g->change[i].before); }
+  sc__release(ctx, g->change, g->room_changes * sizeof *g->change);
   sc__release(ctx, g->value, g->room_values * sizeof *g->value);
   sc__release(ctx, g->node, g->room_nodes * sizeof *g->node);
   sc__release(ctx, g->output, g->room_outputs * sizeof *g->output);
@@ -47,21 +49,24 @@ void sc_graph_release(sc_graph *g) {
   sc__context_unref(ctx);
 }
 
-static sc_status add_value(sc_graph *g, sc_value_kind kind, sc_dtype dtype, int ndim, const int64_t *dim, int32_t *out) {
+/* stride NULL: packed. */
+static sc_status add_value(sc_graph *g, sc_value_kind kind, sc_dtype dtype, int ndim, const int64_t *dim, const int64_t *stride, int32_t *out) {
   SC_TRY(more(g->ctx, &g->value, &g->room_values, g->n_values, sizeof *g->value));
-  sc_value v = {.kind = (uint8_t)kind, .node = -1, .last_use = -1, .dtype = (uint8_t)dtype, .ndim = (uint8_t)ndim};
+  sc_value v = {.kind = (uint8_t)kind, .node = -1, .dtype = (uint8_t)dtype, .ndim = (uint8_t)ndim, .root = (int32_t)g->n_values};
   if (ndim) {
-    v.dim = sc__alloc(g->ctx, (size_t)ndim * 8);
-    if (!v.dim) return sc__no_memory(g->ctx, (size_t)ndim * 8);
+    v.dim = sc__alloc(g->ctx, (size_t)ndim * 16);
+    if (!v.dim) return sc__no_memory(g->ctx, (size_t)ndim * 16);
     memcpy(v.dim, dim, (size_t)ndim * 8);
+    if (stride) memcpy(v.dim + ndim, stride, (size_t)ndim * 8);
+    else sc__contiguous_strides(ndim, dim, v.dim + ndim);
   }
   *out = (int32_t)g->n_values;
   g->value[g->n_values++] = v;
   return SC_OK;
 }
 
-static sc_status symbolic(sc_graph *g, int32_t value, const sc_meta *m, sc_tensor **out) {
-  SC_TRY(sc__tensor_symbolic(g->ctx, m, out));
+static sc_status symbolic(sc_graph *g, int32_t value, const sc_meta *m, const int64_t *stride, char *data, sc_tensor **out) {
+  SC_TRY(sc__tensor_symbolic(g->ctx, m, stride, data, out));
   (*out)->graph = sc__graph_retain(g);
   (*out)->value = value;
   return SC_OK;
@@ -76,10 +81,10 @@ sc_status sc_graph_input(sc_graph *g, const char *name, sc_dtype dtype, int ndim
   const char *text = sc__intern(g->ctx, name);
   if (!text) return sc__no_memory(g->ctx, 64);
   SC_TRY(more(g->ctx, &g->input, &g->room_inputs, g->n_inputs, sizeof *g->input));
-  SC_TRY(add_value(g, SC_VALUE_INPUT, dtype, ndim, shape, &v));
+  SC_TRY(add_value(g, SC_VALUE_INPUT, dtype, ndim, shape, NULL, &v));
   g->value[v].name = text;
   sc__meta_set(&m, dtype, ndim, shape);
-  SC_TRY(symbolic(g, v, &m, out));
+  SC_TRY(symbolic(g, v, &m, NULL, NULL, out));
   g->input[g->n_inputs++] = v;
   return SC_OK;
 }
@@ -90,7 +95,7 @@ static sc_status value_of(sc_graph *g, sc_tensor *t, int32_t *out) {
   if (t->graph) return sc__fail(g->ctx, SC_EINVAL, "graph: a tensor of another graph is used");
   for (size_t i = g->n_values; i-- > 0; )
     if (g->value[i].captured == t) { *out = (int32_t)i; return SC_OK; }
-  SC_TRY(add_value(g, SC_VALUE_CAPTURE, (sc_dtype)t->dtype, t->ndim, t->dim, out));
+  SC_TRY(add_value(g, SC_VALUE_CAPTURE, (sc_dtype)t->dtype, t->ndim, t->dim, sc__stride(t), out));
   g->value[*out].captured = sc_tensor_retain(t);
   return SC_OK;
 }
@@ -105,12 +110,28 @@ sc_status sc_graph_output(sc_graph *g, const char *name, sc_tensor *t) {
   return SC_OK;
 }
 
+/* A new value for result i of the call that becomes node `node`, and the header that stands for it. */
+static sc_status add_result(sc_graph *g, sc_call *c, int i, int32_t node, int32_t first_in, int32_t *id) {
+  const sc_meta *m = &c->meta[i];
+  bool view = (c->op->flags & SC_OP_VIEW) != 0;
+  int64_t bytes = view ? m->offset * (int64_t)sc_dtype_size(m->dtype) : 0;
+  SC_TRY(add_value(g, SC_VALUE_RESULT, m->dtype, m->ndim, m->dim, view ? m->stride : NULL, id));
+  sc_value *v = &g->value[*id];
+  v->node = node;
+  if (view) {
+    v->view = true;
+    v->root = g->value[first_in].root;
+    v->offset = g->value[first_in].offset + bytes;
+  }
+  return symbolic(g, *id, m, view ? m->stride : NULL, view ? c->in[0]->data + bytes : NULL, &c->out[i]);
+}
+
 static sc_status trace(sc_call *c) {
-  sc_graph *g = NULL;
-  for (int i = 0; i < c->n_in && !g; i++) if (c->in[i] && c->in[i]->graph) g = c->in[i]->graph;
   sc_context *ctx = c->ctx;
+  sc_graph *g = ctx->tracing;
+  for (int i = 0; i < c->n_in && !g; i++) if (c->in[i] && c->in[i]->graph) g = c->in[i]->graph;
   SC_TRY(more(ctx, &g->node, &g->room_nodes, g->n_nodes, sizeof *g->node));
-  sc_graph_node n = {.op = c->op, .base = c->base, .n_in = c->n_in, .n_out = c->n_out, .where = sc__locate(ctx)};
+  sc_graph_node n = {.op = c->op, .base = c->base, .inplace = c->inplace, .n_in = c->n_in, .n_out = c->n_out, .where = sc__locate(ctx)};
   size_t ids = (size_t)(c->n_in + c->n_out);
   n.in = sc__alloc(ctx, ids * sizeof(int32_t));
   if (!n.in) return sc__no_memory(ctx, ids * 4);
@@ -126,12 +147,9 @@ static sc_status trace(sc_call *c) {
     if (c->inplace && i == 0) {                       /* the same value, written to in its place in the order */
       n.out[0] = n.in[0];
       c->out[0] = sc_tensor_retain(c->in[0]);
-      continue;
+    } else {
+      s = add_result(g, c, i, (int32_t)g->n_nodes, c->n_in ? n.in[0] : -1, &n.out[i]);
     }
-    s = add_value(g, SC_VALUE_RESULT, c->meta[i].dtype, c->meta[i].ndim, c->meta[i].dim, &n.out[i]);
-    if (s != SC_OK) break;
-    g->value[n.out[i]].node = (int32_t)g->n_nodes;
-    s = symbolic(g, n.out[i], &c->meta[i], &c->out[i]);
   }
   if (s != SC_OK) {
     sc__release(ctx, n.attr, n.attr_bytes);
@@ -142,6 +160,41 @@ static sc_status trace(sc_call *c) {
   return SC_OK;
 }
 
+/* ---- tracing ---- */
+
+static void grad_changes(sc_tensor *leaf) {
+  sc_graph *g = leaf->ctx->tracing;
+  for (size_t i = 0; i < g->n_changes; i++) if (g->change[i].leaf == leaf) return;
+  if (leaf->graph || more(g->ctx, &g->change, &g->room_changes, g->n_changes, sizeof *g->change) != SC_OK) return;
+  sc_tensor *before = sc_grad_of(leaf);
+  g->change[g->n_changes++] = (sc__grad_change){sc_tensor_retain(leaf), before ? sc_tensor_retain(before) : NULL};
+}
+
+sc_status sc__trace_begin(sc_graph *g) {
+  if (g->ctx->tracing) return sc__fail(g->ctx, SC_EINVAL, "compile: a graph is being traced already");
+  g->ctx->tracing = g;
+  return SC_OK;
+}
+
+void sc__trace_restore(sc_graph *g) {
+  for (size_t i = 0; i < g->n_changes; i++) {
+    sc__grad_change *c = &g->change[i];
+    if (c->leaf->ad) {
+      sc_tensor_release(c->leaf->ad->grad);
+      c->leaf->ad->grad = c->before;
+      c->before = NULL;
+    }
+    sc_tensor_release(c->before);
+    sc_tensor_release(c->leaf);
+  }
+  g->n_changes = 0;
+}
+
+void sc__trace_end(sc_graph *g) {
+  if (g->ctx->tracing == g) g->ctx->tracing = NULL;
+  sc__trace_restore(g);
+}
+
 static void untrace(sc_tensor *t) { sc_graph_release(t->graph); }
 static void retrace(sc_tensor *t) { sc__graph_retain(t->graph); }
 
@@ -149,5 +202,6 @@ sc_status sc__graph_attach(sc_context *ctx) {
   ctx->trace = trace;
   ctx->untrace = untrace;
   ctx->retrace = retrace;
+  ctx->grad_changes = grad_changes;
   return SC_OK;
 }

@@ -1,27 +1,33 @@
 /* graph: recorded calls, to be run many times. Knows nothing of Lua.
 **
 ** A graph is a list of *values* and a list of *nodes* in the order of recording. A value is an input, a captured tensor (by
-** reference: a run sees what it holds then) or a node's result. A symbolic tensor is a header that names a value. */
+** reference: a run sees what it holds then) or a node's result; a result of a view op names the value it looks into. A symbolic
+** tensor is a header that names a value. An in-place node's result is its first input's value, written to at that place in the order.
+**
+** A *plan* is a graph made ready for one set of sizes: nodes put through the passes, every header made, memory laid out by lifetime
+** in one arena. Running it is a loop over prepared calls. */
 #ifndef SC_GRAPH_H
 #define SC_GRAPH_H
 
-#include "../ops/ops.h"
+#include "../autodiff/autodiff.h"
 
 typedef enum sc_value_kind { SC_VALUE_INPUT, SC_VALUE_CAPTURE, SC_VALUE_RESULT } sc_value_kind;
 
 typedef struct sc_value {
-  uint8_t kind;
-  const char *name;              /* interned; inputs and outputs */
+  uint8_t kind, dtype, ndim;
+  bool view;
+  const char *name;              /* interned; inputs */
   sc_tensor *captured;           /* owned */
   int32_t node;                  /* that makes it; -1 */
-  int32_t last_use;              /* the last node that reads it; n_nodes: an output */
-  uint8_t dtype, ndim;
-  int64_t *dim;                  /* [ndim], owned */
+  int32_t root;                  /* the value whose memory it is: itself, unless it is a view */
+  int64_t offset;                /* of views: bytes from the root's first element */
+  int64_t *dim;                  /* [2 * ndim] sizes, strides; owned */
 } sc_value;
 
 typedef struct sc_graph_node {
   const sc_opinfo *op;
   uint8_t base;
+  bool inplace;
   int n_in, n_out;
   int32_t *in;                   /* values, -1: absent; owned, n_in + n_out numbers */
   int32_t *out;
@@ -31,6 +37,7 @@ typedef struct sc_graph_node {
 } sc_graph_node;
 
 typedef struct sc__output { const char *name; int32_t value; } sc__output;
+typedef struct sc__grad_change { sc_tensor *leaf, *before; } sc__grad_change;   /* both owned; before may be NULL */
 
 struct sc_graph {
   int32_t refs;
@@ -39,10 +46,39 @@ struct sc_graph {
   sc_graph_node *node;
   sc__output *output;
   int32_t *input;
-  size_t n_values, room_values, n_nodes, room_nodes, n_outputs, room_outputs, n_inputs, room_inputs;
+  sc__grad_change *change;
+  size_t n_values, room_values, n_nodes, room_nodes, n_outputs, room_outputs, n_inputs, room_inputs, n_changes, room_changes;
 };
 
 sc_graph *sc__graph_retain(sc_graph *g);
 sc_status sc__graph_attach(sc_context *ctx);         /* puts recording into the context's services */
+/* From begin to end every op of the context goes into g. End gives leaves back the gradients they had. */
+sc_status sc__trace_begin(sc_graph *g);
+/* Gives every leaf whose gradient changed during the trace the gradient it had, and forgets about it. */
+void sc__trace_restore(sc_graph *g);
+void sc__trace_end(sc_graph *g);
+
+/* ---- passes: each marks nodes it has made needless, or merges values; the graph itself stays as recorded ---- */
+enum { SC_PASS_CSE = 1, SC_PASS_DCE = 2, SC_PASS_FUSE = 4, SC_PASS_ALL = 7 };
+
+typedef struct sc_view_of_graph {                    /* the graph as passes leave it */
+  const sc_graph *g;
+  bool *dead;                    /* [n_nodes] */
+  int32_t *same;                 /* [n_values]: the value to read instead; itself when none */
+  int32_t *group;                /* [n_nodes]: the node that runs it as part of its tile program; -1: none */
+} sc_view_of_graph;
+
+sc_status sc__passes_run(const sc_graph *g, unsigned passes, sc_view_of_graph *out);   /* out: new */
+void sc__passes_free(sc_context *ctx, sc_view_of_graph *v);
+
+/* ---- plans ---- */
+typedef struct sc_plan sc_plan;
+sc_status sc__plan_new(sc_graph *g, unsigned passes, sc_plan **out);
+void sc__plan_release(sc_plan *p);
+/* in: one per input; out: new, one per output. */
+sc_plan *sc__plan_retain(sc_plan *p);
+sc_status sc__plan_run(sc_plan *p, sc_tensor *const *in, sc_tensor **out);
+size_t sc__plan_bytes(const sc_plan *p);
+int sc__plan_steps(const sc_plan *p);
 
 #endif

@@ -61,6 +61,7 @@ sc_location sc__lua_locate(void *user);
 void sc__open_tensor(lua_State *L, binding *b);
 void sc__open_autograd(lua_State *L, binding *b);
 void sc__open_graph(lua_State *L, binding *b);
+void sc__open_signature(lua_State *L, binding *b);
 void sc__open_images(lua_State *L, binding *b);
 void sc__open_index(lua_State *L, binding *b);
 void sc__open_random(lua_State *L, binding *b);

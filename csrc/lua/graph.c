@@ -1,13 +1,16 @@
-/* Graphs from Lua, first form: inputs, outputs, and a run that replays the nodes. */
+/* Graphs and plans from Lua. The objects people see (graph, run, session, compiled function) are made of these in lua/sconce/graph.lua
+** and compile.lua. */
 #include "binding.h"
 
+#include <stdio.h>
 #include <string.h>
 
 typedef struct graph_box { sc_graph *g; } graph_box;
+typedef struct plan_box { sc_plan *p; int n_in, n_out; } plan_box;
 
-static const char *const META = "sconce.graph";
+static const char *const GRAPH = "sconce.graph", *const PLAN = "sconce.plan";
 
-static sc_graph *check_graph(lua_State *L, int at) { return ((graph_box *)luaL_checkudata(L, at, META))->g; }
+static sc_graph *check_graph(lua_State *L, int at) { return ((graph_box *)luaL_checkudata(L, at, GRAPH))->g; }
 
 /* core.graph() */
 static int graph_new(lua_State *L) {
@@ -15,7 +18,7 @@ static int graph_new(lua_State *L) {
   b->now = L;
   graph_box *box = lua_newuserdatauv(L, sizeof *box, 0);
   box->g = NULL;
-  luaL_setmetatable(L, META);
+  luaL_setmetatable(L, GRAPH);
   sc__check(L, b, sc_graph_new(b->ctx, &box->g));
   return 1;
 }
@@ -58,7 +61,17 @@ static int graph_output(lua_State *L) {
   return 0;
 }
 
-/* g:run{name = tensor, …} -> {name = tensor, …} */
+/* g:names() -> list of input names, list of output names */
+static int graph_names(lua_State *L) {
+  sc_graph *g = check_graph(L, 1);
+  lua_createtable(L, (int)g->n_inputs, 0);
+  for (size_t i = 0; i < g->n_inputs; i++) { lua_pushstring(L, g->value[g->input[i]].name); lua_rawseti(L, -2, (lua_Integer)i + 1); }
+  lua_createtable(L, (int)g->n_outputs, 0);
+  for (size_t i = 0; i < g->n_outputs; i++) { lua_pushstring(L, g->output[i].name); lua_rawseti(L, -2, (lua_Integer)i + 1); }
+  return 2;
+}
+
+/* g:run{name = tensor, …} -> {name = tensor, …}: the plain executor, node by node as recorded. */
 static int graph_run(lua_State *L) {
   binding *b = sc__binding(L);
   sc__enter(L, b);
@@ -81,17 +94,162 @@ static int graph_run(lua_State *L) {
   return 1;
 }
 
-static const luaL_Reg METHODS[] = {{"input", graph_input}, {"output", graph_output}, {"run", graph_run}, {NULL, NULL}};
+/* ---- looking inside ---- */
+
+static void push_value_name(lua_State *L, const sc_graph *g, int32_t v) {
+  if (v < 0) { lua_pushliteral(L, "nil"); return; }
+  const sc_value *x = &g->value[v];
+  char shape[200], text[300];
+  const char *kind = x->kind == SC_VALUE_INPUT ? x->name : x->kind == SC_VALUE_CAPTURE ? "captured" : "";
+  snprintf(text, sizeof text, "%%%d%s%s %s%s", v + 1, kind[0] ? ":" : "", kind, sc_dtype_name((sc_dtype)x->dtype), sc__shape_text(x->ndim, x->dim, shape, sizeof shape));
+  lua_pushstring(L, text);
+}
+
+/* g:nodes() -> list of { op =, inputs = {text …}, outputs = {text …}, ins = {number …}, outs = {number …}, file =, line = } */
+static int graph_nodes(lua_State *L) {
+  sc_graph *g = check_graph(L, 1);
+  lua_createtable(L, (int)g->n_nodes, 0);
+  for (size_t k = 0; k < g->n_nodes; k++) {
+    const sc_graph_node *n = &g->node[k];
+    lua_createtable(L, 0, 8);
+    lua_pushstring(L, n->op->name); lua_setfield(L, -2, "op");
+    if (n->where.line) {
+      lua_pushstring(L, n->where.file); lua_setfield(L, -2, "file");
+      lua_pushinteger(L, n->where.line); lua_setfield(L, -2, "line");
+    }
+    const struct { const char *text, *number; const int32_t *v; int n; } LISTS[] = {{"inputs", "ins", n->in, n->n_in}, {"outputs", "outs", n->out, n->n_out}};
+    for (int l = 0; l < 2; l++) {
+      lua_createtable(L, LISTS[l].n, 0);
+      for (int i = 0; i < LISTS[l].n; i++) { push_value_name(L, g, LISTS[l].v[i]); lua_rawseti(L, -2, i + 1); }
+      lua_setfield(L, -2, LISTS[l].text);
+      lua_createtable(L, LISTS[l].n, 0);
+      for (int i = 0; i < LISTS[l].n; i++) { lua_pushinteger(L, LISTS[l].v[i] + 1); lua_rawseti(L, -2, i + 1); }
+      lua_setfield(L, -2, LISTS[l].number);
+    }
+    lua_rawseti(L, -2, (lua_Integer)k + 1);
+  }
+  return 1;
+}
+
+/* g:captures() -> list of tensors */
+static int graph_captures(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc_graph *g = check_graph(L, 1);
+  lua_newtable(L);
+  lua_Integer n = 0;
+  for (size_t v = 0; v < g->n_values; v++) {
+    if (!g->value[v].captured || g->value[v].captured->flags & SC_T_WRAPPED) continue;
+    sc__push_tensor(L, b, sc_tensor_retain(g->value[v].captured));
+    lua_rawseti(L, -2, ++n);
+  }
+  return 1;
+}
+
+/* ---- tracing ---- */
+
+static int trace_begin(lua_State *L) {
+  binding *b = sc__binding(L);
+  b->now = L;
+  sc__check(L, b, sc__trace_begin(check_graph(L, 1)));
+  return 0;
+}
+
+/* g:trace_end() -> list of leaves, list of the gradients the trace left in them (false: none) */
+static int trace_end(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc_graph *g = check_graph(L, 1);
+  if (b->ctx->tracing == g) b->ctx->tracing = NULL;
+  lua_createtable(L, (int)g->n_changes, 0);
+  lua_createtable(L, (int)g->n_changes, 0);
+  for (size_t i = 0; i < g->n_changes; i++) {
+    sc_tensor *leaf = g->change[i].leaf, *now = sc_grad_of(leaf);
+    sc__push_tensor(L, b, sc_tensor_retain(leaf));
+    lua_rawseti(L, -3, (lua_Integer)i + 1);
+    if (now) sc__push_tensor(L, b, sc_tensor_retain(now)); else lua_pushboolean(L, 0);
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+  sc__trace_end(g);
+  return 2;
+}
+
+static int is_tracing(lua_State *L) { lua_pushboolean(L, sc__binding(L)->ctx->tracing != NULL); return 1; }
+
+/* core.untraced(fn, …): calls fn with recording suspended: for state that must be real, such as an optimiser's. */
+static int untraced(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc_graph *was = b->ctx->tracing;
+  b->ctx->tracing = NULL;
+  int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+  b->ctx->tracing = was;
+  return status == LUA_OK ? lua_gettop(L) : lua_error(L);
+}
+
+/* ---- plans ---- */
+
+/* g:plan(passes) */
+static int graph_plan(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc_graph *g = check_graph(L, 1);
+  plan_box *box = lua_newuserdatauv(L, sizeof *box, 1);
+  *box = (plan_box){NULL, (int)g->n_inputs, (int)g->n_outputs};
+  luaL_setmetatable(L, PLAN);
+  sc__check(L, b, sc__plan_new(g, (unsigned)luaL_optinteger(L, 2, SC_PASS_ALL), &box->p));
+  return 1;
+}
+
+static int plan_gc(lua_State *L) {
+  plan_box *box = lua_touserdata(L, 1);
+  sc__plan_release(box->p);
+  box->p = NULL;
+  return 0;
+}
+
+/* plan(tensor, …) -> tensor, … */
+static int plan_call(lua_State *L) {
+  plan_box *box = luaL_checkudata(L, 1, PLAN);
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc_tensor *few[32], **in = few, **out;
+  int total = box->n_in + box->n_out;
+  if (total > 32) in = lua_newuserdatauv(L, (size_t)total * sizeof *in, 0);
+  out = in + box->n_in;
+  for (int i = 0; i < box->n_in; i++) in[i] = sc__check_tensor(L, b, i + 2, "graph");
+  luaL_checkstack(L, box->n_out + 4, "graph");
+  sc_status s = sc__plan_run(box->p, in, out);
+  if (s == SC_ENOMEM) { lua_gc(L, LUA_GCCOLLECT); s = sc__plan_run(box->p, in, out); }
+  sc__check(L, b, s);
+  for (int i = 0; i < box->n_out; i++) sc__push_tensor(L, b, out[i]);
+  return box->n_out;
+}
+
+static int plan_stats(lua_State *L) {
+  plan_box *box = luaL_checkudata(L, 1, PLAN);
+  lua_createtable(L, 0, 2);
+  lua_pushinteger(L, (lua_Integer)sc__plan_bytes(box->p)); lua_setfield(L, -2, "bytes");
+  lua_pushinteger(L, sc__plan_steps(box->p)); lua_setfield(L, -2, "steps");
+  return 1;
+}
+
+static const luaL_Reg GRAPH_METHODS[] = {{"input", graph_input}, {"output", graph_output}, {"run", graph_run}, {"names", graph_names},
+  {"nodes", graph_nodes}, {"captures", graph_captures}, {"trace_begin", trace_begin}, {"trace_end", trace_end}, {"plan", graph_plan}, {NULL, NULL}};
+static const luaL_Reg PLAN_METHODS[] = {{"stats", plan_stats}, {NULL, NULL}};
+
+static void metatable(lua_State *L, const char *name, const luaL_Reg *methods, lua_CFunction gc, lua_CFunction call) {
+  luaL_newmetatable(L, name);
+  lua_newtable(L);
+  luaL_setfuncs(L, methods, 0);
+  lua_setfield(L, -2, "__index");
+  lua_pushcfunction(L, gc);
+  lua_setfield(L, -2, "__gc");
+  if (call) { lua_pushcfunction(L, call); lua_setfield(L, -2, "__call"); }
+  lua_pop(L, 1);
+}
 
 void sc__open_graph(lua_State *L, binding *b) {
   (void)b;
-  luaL_newmetatable(L, META);
-  lua_newtable(L);
-  luaL_setfuncs(L, METHODS, 0);
-  lua_setfield(L, -2, "__index");
-  lua_pushcfunction(L, graph_gc);
-  lua_setfield(L, -2, "__gc");
-  lua_pop(L, 1);
-  lua_pushcfunction(L, graph_new);
-  lua_setfield(L, -2, "graph");
+  metatable(L, GRAPH, GRAPH_METHODS, graph_gc, NULL);
+  metatable(L, PLAN, PLAN_METHODS, plan_gc, plan_call);
+  const luaL_Reg FUNCTIONS[] = {{"graph", graph_new}, {"is_tracing", is_tracing}, {"untraced", untraced}, {NULL, NULL}};
+  luaL_setfuncs(L, FUNCTIONS, 0);
 }

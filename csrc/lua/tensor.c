@@ -172,6 +172,8 @@ static int from_string(lua_State *L) {
 static sc_tensor *with_data(lua_State *L, binding *b, const char *what) {
   sc_tensor *t = sc__check_tensor(L, b, 1, what);
   if (!t->storage) sc__raise_text(L, b, "%s: a symbolic tensor has no values while a graph is being recorded", what);
+  if (b->ctx->tracing)
+    sc__raise_text(L, b, "%s: a value cannot be read inside a compiled function: the trace would freeze it; compute with the tensor instead", what);
   return t;
 }
 
@@ -346,6 +348,7 @@ static int set(lua_State *L) {
     if (!g && !t->ad) return 0;
     if (!sc__autograd(t)) return sc__raise(L, b);
     if (g) sc_tensor_retain(g);
+    if (b->ctx->tracing) b->ctx->grad_changes(t);
     sc_tensor_release(t->ad->grad);
     t->ad->grad = g;
     return 0;

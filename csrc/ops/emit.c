@@ -73,7 +73,7 @@ static sc_status emit_primitive(sc_call *c, bool wants_grad) {
   SC_TRY(c->op->def->infer(c));
   if (c->inplace) SC_TRY(check_inplace(c, wants_grad));
   bool remember = wants_grad || (c->op->flags & SC_OP_VIEW && c->ctx->grad_enabled && !(c->op->flags & SC_OP_DETACH));
-  if (any_symbolic(c->in, c->n_in)) {
+  if (c->ctx->tracing || any_symbolic(c->in, c->n_in)) {
     SC_TRY(c->ctx->trace(c));
     return remember ? c->ctx->record(c, wants_grad) : SC_OK;
   }

@@ -87,11 +87,13 @@ sc_status sc__tensor_like_meta(sc_context *ctx, const char *op, const sc_meta *m
   return SC_OK;
 }
 
-sc_status sc__tensor_symbolic(sc_context *ctx, const sc_meta *m, sc_tensor **out) {
+sc_status sc__tensor_symbolic(sc_context *ctx, const sc_meta *m, const int64_t *stride, char *data, sc_tensor **out) {
   int64_t numel;
   SC_TRY(sc__numel(ctx, "graph", m->dtype, m->ndim, m->dim, &numel));
-  *out = header_new(ctx, m->dtype, m->ndim, m->dim, NULL);
-  return *out ? SC_OK : SC_ENOMEM;
+  *out = header_new(ctx, m->dtype, m->ndim, m->dim, stride);
+  if (!*out) return SC_ENOMEM;
+  (*out)->data = data;
+  return SC_OK;
 }
 
 sc_status sc__tensor_view(sc_tensor *base, const sc_meta *m, sc_tensor **out) {
@@ -109,11 +111,9 @@ sc_status sc__tensor_view(sc_tensor *base, const sc_meta *m, sc_tensor **out) {
 sc_status sc__tensor_alias(sc_tensor *base, sc_tensor **out) {
   sc_tensor *t = header_new(base->ctx, (sc_dtype)base->dtype, base->ndim, base->dim, sc__stride(base));
   if (!t) return SC_ENOMEM;
-  if (base->storage) {
-    atomic_fetch_add_explicit(&base->storage->refs, 1, memory_order_relaxed);
-    t->storage = base->storage;
-    t->data = base->data;
-  }
+  if (base->storage) atomic_fetch_add_explicit(&base->storage->refs, 1, memory_order_relaxed);
+  t->storage = base->storage;
+  t->data = base->data;
   t->flags = base->flags & SC_T_WRAPPED;
   *out = t;
   return SC_OK;
@@ -184,7 +184,7 @@ int sc_tensor_ndim(const sc_tensor *t) { return t->ndim; }
 const int64_t *sc_tensor_shape(const sc_tensor *t) { return t->dim; }
 const int64_t *sc_tensor_stride(const sc_tensor *t) { return sc__stride(t); }
 int64_t sc_tensor_numel(const sc_tensor *t) { return t->numel; }
-void *sc_tensor_data(const sc_tensor *t) { return t->data; }
+void *sc_tensor_data(const sc_tensor *t) { return t->storage ? t->data : NULL; }
 bool sc_tensor_is_contiguous(const sc_tensor *t) { return t->contiguous; }
 
 void sc__bump_version(sc_tensor *t) {

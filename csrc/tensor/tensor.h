@@ -73,7 +73,8 @@ bool sc__broadcast(int na, const int64_t *a, int nb, const int64_t *b, int *n, i
 
 /* ---- tensors ---- */
 sc_status sc__tensor_like_meta(sc_context *ctx, const char *op, const sc_meta *m, sc_tensor **out);          /* new, uninitialised */
-sc_status sc__tensor_symbolic(sc_context *ctx, const sc_meta *m, sc_tensor **out);                           /* new */
+/* new; stride NULL: packed. Its `data` counts bytes from the first element of the value it is a view of. */
+sc_status sc__tensor_symbolic(sc_context *ctx, const sc_meta *m, const int64_t *stride, char *data, sc_tensor **out);
 sc_status sc__tensor_view(sc_tensor *base, const sc_meta *m, sc_tensor **out);                               /* new, shares storage */
 sc_status sc__tensor_alias(sc_tensor *base, sc_tensor **out);                                                /* new, same geometry, no history */
 sc_status sc__tensor_scalar(sc_context *ctx, bool is_int, int64_t i, double f, sc_tensor **out);             /* new, 0-d, SC_T_WRAPPED */

@@ -3,13 +3,14 @@ local core = require "sconce.core"
 core.set_inside((debug.getinfo(1, "S").source:gsub("init%.lua$", "")))
 
 local sc = {
+  _library = true, -- for fingerprints of compiled functions: nothing in here changes
   core = core,
   newaxis = setmetatable({}, { __tostring = function() return "sc.newaxis" end }),
   ellipsis = setmetatable({}, { __tostring = function() return "sc.ellipsis" end }),
   autograd = {}, linalg = {}, special = {}, fft = {},
 }
 --- Ops under `nn.functional`; whatever is not there is looked up among the plain ops, so `F.relu` is `sc.relu`.
-sc.functional = {}
+sc.functional = { _library = true }
 
 --- A name that is not there: nil, or an error with the nearest names when it looks like a slip.
 local function missing(what, name, ...) return require("sconce.help").missing(what, name, ...) end
@@ -27,6 +28,12 @@ setmetatable(sc.functional, { __index = function(t, name)
   return missing("nn.functional", name, t, sc)
 end })
 setmetatable(core.properties, { __index = function(t, name) return missing("a tensor", name, core.methods, t) end })
+
+--- A function traced into a static graph; see lua/sconce/compile.lua.
+function sc.compile(fn, options) return require("sconce.compile").compile(fn, options) end
+function sc.constant(t) return require("sconce.compile").constant(t) end
+sc.config = setmetatable({}, { __index = function(_, k) return require("sconce.compile").config[k] end,
+  __newindex = function(_, k, v) require("sconce.compile").config[k] = v end })
 
 function sc.help(name) return require("sconce.help").help(name) end
 function sc.apropos(word) return require("sconce.help").apropos(word) end

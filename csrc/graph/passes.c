@@ -1,0 +1,199 @@
+/* Passes over a recorded graph. They do not change it: they say which nodes are needless (`dead`), which values can be read instead
+** of others (`same`), and which pointwise nodes run together as one tile program (`group`).
+**
+** A write in place orders everything around it: a value may stand for another, or move to a later place, only if nobody has written to
+** its memory in between. Random nodes are never merged and never dropped (the stream of numbers is part of the result); nodes that
+** write are never dropped. */
+#include "graph.h"
+
+#include <string.h>
+
+typedef struct pass {
+  sc_context *ctx;
+  const sc_graph *g;
+  sc_view_of_graph *v;
+  int32_t *last_write;           /* [n_values], by root: the newest node so far that wrote to it; -1 */
+  int32_t *uses;                 /* [n_values]: live reads, outputs counted once more than a fusion allows */
+  int32_t *table;                /* hash of nodes */
+  size_t table_size;
+} pass;
+
+static bool writes(const sc_graph_node *n) { return n->inplace || n->op->def->writes; }
+static bool pure(const sc_graph_node *n) { return !writes(n) && !(n->op->flags & SC_OP_RANDOM); }
+
+static int32_t real(const pass *p, int32_t v) {
+  while (v >= 0 && p->v->same[v] != v) v = p->v->same[v];
+  return v;
+}
+
+static int32_t root_of(const pass *p, int32_t v) { return p->g->value[real(p, v)].root; }
+
+static void note_writes(pass *p, int32_t k) {
+  const sc_graph_node *n = &p->g->node[k];
+  for (int i = 0; i < n->n_in; i++)
+    if (n->in[i] >= 0 && ((n->inplace && i == 0) || (i < 32 && n->op->def->writes >> i & 1))) p->last_write[root_of(p, n->in[i])] = k;
+}
+
+/* ---- common subexpressions ---- */
+
+static bool same_attrs(const sc_graph_node *a, const sc_graph_node *b) {
+  for (int i = 0; i < a->op->n_attr; i++) {
+    const sc_attr *x = &a->attr[i], *y = &b->attr[i];
+    if (x->kind != y->kind) return false;
+    switch (x->kind) {
+      case SC_ATTR_NONE: break;
+      case SC_ATTR_STRING: if (strcmp(x->s, y->s) != 0) return false; break;
+      case SC_ATTR_INTS: case SC_ATTR_FLOATS: if (x->n != y->n || (x->n && memcmp(x->v, y->v, (size_t)x->n * 8) != 0)) return false; break;
+      default: if (x->i != y->i) return false;
+    }
+  }
+  return true;
+}
+
+static bool same_node(pass *p, int32_t e, int32_t k) {
+  const sc_graph_node *a = &p->g->node[e], *b = &p->g->node[k];
+  if (a->op != b->op || a->base != b->base || a->n_in != b->n_in || a->n_out != b->n_out) return false;
+  for (int i = 0; i < a->n_in; i++) {
+    if (real(p, a->in[i]) != real(p, b->in[i])) return false;
+    if (a->in[i] >= 0 && p->last_write[root_of(p, a->in[i])] > e) return false;
+  }
+  for (int i = 0; i < a->n_out; i++) if (p->last_write[root_of(p, a->out[i])] > e) return false;
+  return same_attrs(a, b);
+}
+
+static size_t node_hash(pass *p, const sc_graph_node *n) {
+  size_t h = (size_t)(uintptr_t)n->op >> 4;
+  for (int i = 0; i < n->n_in; i++) h = h * 1000003 + (size_t)(real(p, n->in[i]) + 1);
+  return h;
+}
+
+/* A result that somebody writes to later must stay a memory of its own. */
+static bool written_anywhere(const pass *p, const sc_graph_node *n, const bool *written) {
+  for (int i = 0; i < n->n_out; i++) if (written[p->g->value[n->out[i]].root]) return true;
+  return false;
+}
+
+static void merge_common(pass *p, const bool *written) {
+  for (size_t i = 0; i < p->table_size; i++) p->table[i] = -1;
+  for (size_t k = 0; k < p->g->n_nodes; k++) {
+    const sc_graph_node *n = &p->g->node[k];
+    if (!pure(n) || written_anywhere(p, n, written)) { note_writes(p, (int32_t)k); continue; }
+    size_t at = node_hash(p, n) & (p->table_size - 1);
+    while (p->table[at] >= 0 && !same_node(p, p->table[at], (int32_t)k)) at = (at + 1) & (p->table_size - 1);
+    if (p->table[at] < 0) { p->table[at] = (int32_t)k; continue; }
+    for (int i = 0; i < n->n_out; i++) p->v->same[n->out[i]] = p->g->node[p->table[at]].out[i];
+    p->v->dead[k] = true;
+  }
+}
+
+/* ---- dead nodes ---- */
+
+static void drop_dead(pass *p) {
+  const sc_graph *g = p->g;
+  for (size_t k = g->n_nodes; k-- > 0; ) {
+    const sc_graph_node *n = &g->node[k];
+    if (p->v->dead[k]) continue;
+    bool needed = !pure(n);
+    for (int i = 0; i < n->n_out; i++) needed = needed || p->uses[n->out[i]] > 0;
+    if (!needed) { p->v->dead[k] = true; continue; }
+    for (int i = 0; i < n->n_in; i++) if (n->in[i] >= 0) p->uses[real(p, n->in[i])]++;
+  }
+}
+
+/* ---- fusion ---- */
+
+enum { MOST_MEMBERS = 12 };
+
+static bool same_shape(const sc_value *a, const sc_value *b) {
+  return a->ndim == b->ndim && memcmp(a->dim, b->dim, (size_t)a->ndim * 8) == 0;
+}
+
+static bool fusable(const sc_graph_node *n, const sc_graph *g) {
+  const sc_value *out = &g->value[n->out[0]];
+  return n->op->def->pw && !n->inplace && n->op->n_attr <= SC_PROGRAM_PARAMS && out->dtype != SC_FLOAT16 && out->dtype != SC_BFLOAT16;
+}
+
+/* Nothing that the members of `group` read has been written to since they stood. */
+static bool can_move(const pass *p, int32_t group) {
+  for (int32_t m = 0; m <= group; m++) {
+    if (p->v->group[m] != group) continue;
+    const sc_graph_node *n = &p->g->node[m];
+    for (int i = 0; i < n->n_in; i++) if (n->in[i] >= 0 && p->last_write[root_of(p, n->in[i])] > m) return false;
+  }
+  return true;
+}
+
+static int members(const pass *p, int32_t group, int32_t from) {
+  int n = 0;
+  for (int32_t m = from; m <= group; m++) n += p->v->group[m] == group;
+  return n;
+}
+
+static void fuse(pass *p) {
+  const sc_graph *g = p->g;
+  for (size_t v = 0; v < g->n_values; v++) p->last_write[v] = -1;
+  for (size_t at = 0; at < g->n_nodes; at++) {
+    int32_t k = (int32_t)at;
+    const sc_graph_node *n = &g->node[k];
+    if (p->v->dead[k]) continue;
+    if (!fusable(n, g)) { note_writes(p, k); continue; }
+    p->v->group[k] = k;
+    int size = 1;
+    for (int i = 0; i < n->n_in; i++) {                /* take in the groups that end in an input only this node reads */
+      int32_t v = n->in[i] < 0 ? -1 : real(p, n->in[i]);
+      int32_t j = v < 0 ? -1 : g->value[v].node;
+      if (j < 0 || g->value[v].view || p->v->group[j] != j || p->uses[v] != 1 || !same_shape(&g->value[v], &g->value[n->out[0]])) continue;
+      int32_t from = j > 64 ? j - 64 : 0;
+      int theirs = members(p, j, from);
+      if (size + theirs > MOST_MEMBERS || !can_move(p, j)) continue;
+      for (int32_t m = 0; m <= j; m++) if (p->v->group[m] == j) p->v->group[m] = k;
+      size += theirs;
+    }
+  }
+  for (size_t k = 0; k < g->n_nodes; k++)              /* a group of one is no group */
+    if (p->v->group[k] == (int32_t)k && members(p, (int32_t)k, 0) == 1) p->v->group[k] = -1;
+}
+
+/* ---- all of them ---- */
+
+void sc__passes_free(sc_context *ctx, sc_view_of_graph *v) {
+  if (!v->g) return;
+  size_t n = v->g->n_nodes + 1, m = v->g->n_values + 1;
+  sc__release(ctx, v->dead, n);
+  sc__release(ctx, v->same, m * 4);
+  sc__release(ctx, v->group, n * 4);
+  *v = (sc_view_of_graph){0};
+}
+
+sc_status sc__passes_run(const sc_graph *g, unsigned passes, sc_view_of_graph *out) {
+  sc_context *ctx = g->ctx;
+  size_t n = g->n_nodes + 1, m = g->n_values + 1, table = 64;
+  while (table < 2 * n) table *= 2;
+  *out = (sc_view_of_graph){g, sc__alloc_zero(ctx, n), sc__alloc(ctx, m * 4), sc__alloc(ctx, n * 4)};
+  pass p = {.ctx = ctx, .g = g, .v = out, .table_size = table};
+  size_t bytes = (2 * m + table) * 4 + m;
+  int32_t *room = sc__alloc_zero(ctx, bytes);
+  if (!out->dead || !out->same || !out->group || !room) {
+    sc__release(ctx, room, bytes);
+    sc__passes_free(ctx, out);
+    return sc__no_memory(ctx, bytes);
+  }
+  p.last_write = room; p.uses = room + m; p.table = room + 2 * m;
+  bool *written = (bool *)(room + 2 * m + table);
+  for (size_t v = 0; v < m; v++) { out->same[v] = (int32_t)v; p.last_write[v] = -1; }
+  for (size_t k = 0; k < n; k++) out->group[k] = -1;
+  for (size_t k = 0; k < g->n_nodes; k++) note_writes(&p, (int32_t)k);
+  for (size_t v = 0; v < g->n_values; v++) { written[v] = p.last_write[v] >= 0; p.last_write[v] = -1; }
+  if (passes & SC_PASS_CSE) merge_common(&p, written);
+  for (size_t i = 0; i < g->n_outputs; i++) p.uses[real(&p, g->output[i].value)] += 2;
+  if (passes & SC_PASS_DCE) {
+    drop_dead(&p);
+  } else {
+    for (size_t k = 0; k < g->n_nodes; k++)
+      for (int i = 0; i < g->node[k].n_in; i++) if (g->node[k].in[i] >= 0) p.uses[real(&p, g->node[k].in[i])]++;
+  }
+  if (passes & SC_PASS_FUSE) fuse(&p);
+  sc__release(ctx, room, bytes);
+  for (size_t v = 0; v < g->n_values; v++) out->same[v] = real(&p, (int32_t)v);
+  return SC_OK;
+}

@@ -1,0 +1,404 @@
+/* Plans: a graph with everything decided before it runs.
+**
+** Making one: the passes; a header per live value; tile programs for fused groups; lifetimes by root (a root's memory is needed from
+** its first write to the last read of any value that looks into it); places in one arena, largest root first, at the lowest place that
+** is free during its life. Inputs, captures and the roots of outputs are not in the arena: inputs' and outputs' headers are pointed
+** at their memory when a run begins, and the views of these after them.
+**
+** Running is a loop over prepared calls: pointwise nodes and programs go straight to their kernels; other ops repeat `infer`, which
+** checks whatever depends on data. After the first run nothing is asked of the host's allocator. Results handed out are fresh memory. */
+#include "plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Headers borrow their storage; before they are released it has to be taken away. */
+static void unpoint(sc_plan *p) {
+  for (size_t v = 0; v < p->n_values && p->slot; v++)
+    if (p->slot[v] && p->g->value[v].kind != SC_VALUE_CAPTURE) p->slot[v]->storage = NULL;
+}
+
+static void free_steps(sc_plan *p) {
+  for (int i = 0; i < p->n_steps; i++) {
+    sc__step *s = &p->step[i];
+    sc__release(p->ctx, s->in, (size_t)s->n_in * sizeof *s->in);
+    sc__release(p->ctx, s->fused, sizeof *s->fused);
+    sc_tensor_release(s->scratch);
+  }
+  sc__release(p->ctx, p->step, (size_t)p->room_steps * sizeof *p->step);
+}
+
+void sc__plan_release(sc_plan *p) {
+  if (!p || --p->refs > 0) return;
+  sc_context *ctx = p->ctx;
+  unpoint(p);
+  free_steps(p);
+  for (size_t v = 0; v < p->n_values && p->slot; v++) sc_tensor_release(p->slot[v]);
+  sc__release(ctx, p->slot, (p->n_values + 1) * sizeof *p->slot);
+  sc__release(ctx, p->patch, (p->n_values + 1) * sizeof *p->patch);
+  sc__release(ctx, p->fresh, (p->n_values + 1) * sizeof *p->fresh);
+  sc_tensor_release(p->arena);
+  sc__passes_free(ctx, &p->view);
+  sc_graph_release(p->g);
+  sc__release(ctx, p, sizeof *p);
+  sc__context_unref(ctx);
+}
+
+sc_plan *sc__plan_retain(sc_plan *p) { p->refs++; return p; }
+size_t sc__plan_bytes(const sc_plan *p) { return p->arena_bytes; }
+int sc__plan_steps(const sc_plan *p) { return p->n_steps; }
+
+/* ---- headers ---- */
+
+/* A header without memory; its storage is set before it is used. */
+static sc_status header(sc_plan *p, const sc_value *v, sc_tensor **out) {
+  sc_meta m;
+  sc__meta_set(&m, (sc_dtype)v->dtype, v->ndim, v->dim);
+  return sc__tensor_symbolic(p->ctx, &m, v->dim + v->ndim, NULL, out);
+}
+
+static sc_status make_headers(sc_plan *p) {
+  const sc_graph *g = p->g;
+  for (size_t i = 0; i < g->n_values; i++) {
+    const sc_value *v = &g->value[i];
+    if (p->view.same[i] != (int32_t)i) continue;
+    if (v->kind == SC_VALUE_CAPTURE) p->slot[i] = sc_tensor_retain(v->captured);
+    else if (v->kind == SC_VALUE_INPUT || !p->view.dead[v->node]) SC_TRY(header(p, v, &p->slot[i]));
+  }
+  return SC_OK;
+}
+
+static sc_tensor *slot_of(const sc_plan *p, int32_t v) { return v < 0 ? NULL : p->slot[p->view.same[v]]; }
+
+/* ---- tile programs ---- */
+
+static bool fuse_member(sc_plan *p, sc_fuser *f, int32_t k, sc_operand *made) {
+  const sc_graph_node *n = &p->g->node[k];
+  sc_operand in[3];
+  for (int i = 0; i < n->n_in; i++) {
+    int32_t v = p->view.same[n->in[i]], j = p->g->value[v].node;
+    if (j >= 0 && p->view.group[j] == p->view.group[k]) in[i] = made[j];
+    else if (!sc__fuse_tensor(f, p->slot[v], &in[i])) return false;
+  }
+  return sc__fuse_op(f, p->ctx->isa, n->op, n->attr, in, &made[k]);
+}
+
+/* NULL in *out: it cannot be one program, and its members run one by one. */
+static sc_status build_program(sc_plan *p, int32_t last, sc_operand *made, sc_fuser **out) {
+  sc_fuser *f = sc__alloc_zero(p->ctx, sizeof *f);
+  if (!f) return sc__no_memory(p->ctx, sizeof *f);
+  sc__fuse_begin(f);
+  bool ok = true;
+  for (int32_t k = 0; k <= last && ok; k++) if (p->view.group[k] == last) ok = fuse_member(p, f, k, made);
+  if (ok) {
+    sc__fuse_end(f);
+    *out = f;
+    return SC_OK;
+  }
+  sc__release(p->ctx, f, sizeof *f);
+  for (int32_t k = 0; k <= last; k++) if (p->view.group[k] == last) p->view.group[k] = -1;
+  *out = NULL;
+  return SC_OK;
+}
+
+/* ---- steps ---- */
+
+static sc_status add_step(sc_plan *p, int32_t k, sc_fuser *fused) {
+  const sc_graph_node *n = &p->g->node[k];
+  if (p->n_steps == p->room_steps) return sc__fail(p->ctx, SC_EINVAL, "plan: too many steps");
+  sc__step *s = &p->step[p->n_steps++];
+  memset(s, 0, sizeof *s);
+  s->node = k;
+  s->fused = fused;
+  s->n_in = fused ? 0 : n->n_in;
+  s->in = s->n_in ? sc__alloc(p->ctx, (size_t)s->n_in * sizeof *s->in) : NULL;
+  if (s->n_in && !s->in) return sc__no_memory(p->ctx, (size_t)s->n_in * sizeof *s->in);
+  for (int i = 0; i < s->n_in; i++) s->in[i] = slot_of(p, n->in[i]);
+  s->call = (sc_call){.ctx = p->ctx, .op = n->op, .in = s->in, .n_in = s->n_in, .attr = n->attr, .base = n->base, .inplace = n->inplace,
+                      .n_out = n->n_out};
+  for (int i = 0; i < n->n_out; i++) s->call.out[i] = slot_of(p, n->out[i]);
+  s->pointwise = fused || n->op->def->pw;
+  if (n->inplace && !n->op->def->pw && !(n->op->flags & SC_OP_DIRECT)) s->target = s->call.out[0];   /* computed apart, then copied */
+  return SC_OK;
+}
+
+static sc_status make_steps(sc_plan *p) {
+  const sc_graph *g = p->g;
+  p->room_steps = (int)g->n_nodes + 1;
+  p->step = sc__alloc(p->ctx, (size_t)p->room_steps * sizeof *p->step);
+  sc_operand *made = sc__alloc(p->ctx, (g->n_nodes + 1) * sizeof *made);
+  sc_status s = p->step && made ? SC_OK : sc__no_memory(p->ctx, (size_t)p->room_steps * sizeof *p->step);
+  sc_fuser **program = s == SC_OK ? sc__alloc_zero(p->ctx, (g->n_nodes + 1) * sizeof *program) : NULL;
+  for (size_t k = 0; k < g->n_nodes && program && s == SC_OK; k++)
+    if (!p->view.dead[k] && p->view.group[k] == (int32_t)k) s = build_program(p, (int32_t)k, made, &program[k]);
+  for (size_t k = 0; k < g->n_nodes && program && s == SC_OK; k++) {
+    const sc_graph_node *n = &g->node[k];
+    if (p->view.dead[k] || (n->op->flags & SC_OP_VIEW && !n->inplace)) continue;
+    if (p->view.group[k] >= 0 && p->view.group[k] != (int32_t)k) continue;      /* inside a program */
+    s = add_step(p, (int32_t)k, program[k]);
+    program[k] = NULL;
+  }
+  for (size_t k = 0; k < g->n_nodes && program; k++) sc__release(p->ctx, program[k], sizeof **program);
+  sc__release(p->ctx, program, (g->n_nodes + 1) * sizeof *program);
+  sc__release(p->ctx, made, (g->n_nodes + 1) * sizeof *made);
+  return s;
+}
+
+/* ---- memory ---- */
+
+typedef struct life { int32_t root, first, last; int64_t bytes, at; } life;
+
+static void touch(const sc_plan *p, life *lives, const int32_t *life_of, int32_t v, int step) {
+  if (v < 0) return;
+  int32_t k = life_of[p->g->value[p->view.same[v]].root];
+  if (k < 0) return;
+  if (lives[k].first < 0) lives[k].first = step;
+  if (step > lives[k].last) lives[k].last = step;
+}
+
+static int64_t root_bytes(const sc_value *v) {
+  int64_t n = (int64_t)sc_dtype_size((sc_dtype)v->dtype);
+  for (int i = 0; i < v->ndim; i++) n *= v->dim[i];
+  return (n + 63) / 64 * 64;
+}
+
+/* A member of a program makes nothing that memory is needed for, but for the last one. */
+static bool inside_program(const sc_plan *p, int32_t v) {
+  int32_t k = p->g->value[v].node;
+  return k >= 0 && p->view.group[k] >= 0 && p->view.group[k] != k;
+}
+
+/* Reads of a program count at the program's step, so they are found over the members. */
+static void live_ranges(const sc_plan *p, life *lives, const int32_t *life_of) {
+  for (int s = 0; s < p->n_steps; s++) {
+    int32_t node = p->step[s].node;
+    for (int32_t m = p->step[s].fused ? 0 : node; m <= node; m++) {
+      if (m != node && p->view.group[m] != node) continue;
+      const sc_graph_node *n = &p->g->node[m];
+      for (int i = 0; i < n->n_in + n->n_out; i++) touch(p, lives, life_of, n->in[i], s);
+    }
+  }
+}
+
+static void place(life *lives, int n, int64_t *total) {
+  *total = 0;
+  for (int i = 0; i < n; i++) {                       /* sorted: largest first */
+    int64_t at = 0;
+    for (bool moved = true; moved; ) {
+      moved = false;
+      for (int k = 0; k < i; k++)
+        if (lives[k].first <= lives[i].last && lives[i].first <= lives[k].last && at < lives[k].at + lives[k].bytes &&
+            lives[k].at < at + lives[i].bytes) {
+          at = lives[k].at + lives[k].bytes;
+          moved = true;
+        }
+    }
+    lives[i].at = at;
+    if (at + lives[i].bytes > *total) *total = at + lives[i].bytes;
+  }
+}
+
+static bool is_output_root(const sc_plan *p, int32_t root) {
+  for (size_t i = 0; i < p->g->n_outputs; i++) if (p->g->value[p->view.same[p->g->output[i].value]].root == root) return true;
+  return false;
+}
+
+static void sort_by_size(life *l, int n) {            /* shell sort: n is a few thousand at most */
+  for (int gap = n / 2; gap > 0; gap /= 2)
+    for (int i = gap; i < n; i++) {
+      life x = l[i];
+      int k = i;
+      for (; k >= gap && l[k - gap].bytes < x.bytes; k -= gap) l[k] = l[k - gap];
+      l[k] = x;
+    }
+}
+
+static void point(const sc_plan *p, int32_t v, sc_storage *storage, char *root_data) {
+  p->slot[v]->storage = storage;
+  p->slot[v]->data = root_data + p->g->value[v].offset;
+}
+
+/* Memory for every value: the arena's for those inside, a list to be patched at each run for the others. */
+static sc_status lay_out(sc_plan *p) {
+  const sc_graph *g = p->g;
+  size_t room = (g->n_values + 1) * (sizeof(life) + sizeof(int32_t));
+  life *lives = sc__alloc(p->ctx, room);
+  if (!lives) return sc__no_memory(p->ctx, room);
+  int32_t *life_of = (int32_t *)(lives + g->n_values + 1);
+  int n = 0;
+  for (size_t v = 0; v < g->n_values; v++) {
+    life_of[v] = -1;
+    if (!p->slot[v] || g->value[v].kind != SC_VALUE_RESULT || g->value[v].view || inside_program(p, (int32_t)v)) continue;
+    if (is_output_root(p, (int32_t)v)) { p->fresh[p->n_fresh++] = (int32_t)v; continue; }
+    life_of[v] = n;
+    lives[n++] = (life){(int32_t)v, -1, -1, root_bytes(&g->value[v]), 0};
+  }
+  live_ranges(p, lives, life_of);
+  sort_by_size(lives, n);
+  int64_t total;
+  place(lives, n, &total);
+  p->arena_bytes = (size_t)total;
+  sc_status s = sc_tensor_new(p->ctx, SC_UINT8, 1, &total, &p->arena);
+  for (int i = 0; i < n && s == SC_OK; i++) point(p, lives[i].root, p->arena->storage, p->arena->data + lives[i].at);
+  for (size_t v = 0; v < g->n_values && s == SC_OK; v++) {
+    const sc_value *x = &g->value[v];
+    if (!p->slot[v] || !x->view) continue;
+    sc_tensor *root = p->slot[x->root];
+    if (g->value[x->root].kind == SC_VALUE_CAPTURE) point(p, (int32_t)v, root->storage, root->data - 0);
+    else if (root->storage) point(p, (int32_t)v, root->storage, root->data);
+    else p->patch[p->n_patches++] = (int32_t)v;
+  }
+  sc__release(p->ctx, lives, room);
+  return s;
+}
+
+static sc_status build(sc_plan *p, unsigned passes) {
+  size_t n = p->n_values + 1;
+  SC_TRY(sc__passes_run(p->g, passes, &p->view));
+  p->slot = sc__alloc_zero(p->ctx, n * sizeof *p->slot);
+  p->patch = sc__alloc_zero(p->ctx, n * sizeof *p->patch);
+  p->fresh = sc__alloc_zero(p->ctx, n * sizeof *p->fresh);
+  if (!p->slot || !p->patch || !p->fresh) return sc__no_memory(p->ctx, n * sizeof *p->slot);
+  SC_TRY(make_headers(p));
+  SC_TRY(make_steps(p));
+  SC_TRY(lay_out(p));
+  for (int i = 0; i < p->n_steps; i++) {              /* places for in-place results computed apart */
+    sc__step *s = &p->step[i];
+    if (s->target) {
+      SC_TRY(sc_tensor_new(p->ctx, (sc_dtype)s->target->dtype, s->target->ndim, s->target->dim, &s->scratch));
+      s->call.out[0] = s->scratch;
+    }
+  }
+  return SC_OK;
+}
+
+sc_status sc__plan_new(sc_graph *g, unsigned passes, sc_plan **out) {
+  sc_plan *p = sc__alloc_zero(g->ctx, sizeof *p);
+  if (!p) return sc__no_memory(g->ctx, sizeof *p);
+  p->refs = 1;
+  p->ctx = g->ctx;
+  p->g = sc__graph_retain(g);
+  p->n_values = g->n_values;
+  atomic_fetch_add(&g->ctx->refs, 1);
+  sc_status s = build(p, passes);
+  if (s != SC_OK) { sc__plan_release(p); return s; }
+  *out = p;
+  return SC_OK;
+}
+
+/* ---- running ---- */
+
+static sc_status run_step(sc_plan *p, sc__step *s, sc_meta *meta) {
+  if (s->fused) { sc__program_run(p->ctx, &s->fused->p, s->call.out[0], s->fused->in); return SC_OK; }
+  sc_call *c = &s->call;
+  if (!s->pointwise || !s->inferred) {
+    c->meta = meta;
+    int n = c->n_out;
+    SC_TRY(c->op->def->infer(c));
+    if (c->n_out != n) return sc__bad_call(c, "the number of results changed");
+    for (int i = 0; i < n; i++) {
+      sc_tensor *o = c->out[i];
+      if (o->ndim != meta[i].ndim || memcmp(o->dim, meta[i].dim, (size_t)o->ndim * 8) != 0)
+        return sc__bad_call(c, "the result's shape depends on data, which a plan cannot follow");
+    }
+    s->inferred = true;
+  }
+  SC_TRY(c->op->def->run(c));
+  return s->target ? sc__tensor_copy(s->target, s->scratch) : SC_OK;
+}
+
+static sc_status located(sc_plan *p, const sc__step *s, sc_status status) {
+  const sc_graph_node *n = &p->g->node[s->node];
+  char text[700];
+  if (!n->where.line) return status;
+  snprintf(text, sizeof text, "%.600s", p->ctx->error);
+  return sc__fail(p->ctx, status, "%s (recorded at %s:%d)", text, n->where.file, n->where.line);
+}
+
+static sc_status run_steps(sc_plan *p) {
+  sc_meta meta[SC_MAX_OUTPUTS];
+  for (int i = 0; i < p->n_steps; i++) {
+    sc_status s = run_step(p, &p->step[i], meta);
+    if (s != SC_OK) return located(p, &p->step[i], s);
+    const sc_graph_node *n = &p->g->node[p->step[i].node];
+    for (int k = 0; k < n->n_in && (n->inplace || n->op->def->writes); k++) {
+      bool written = (n->inplace && k == 0) || (k < 32 && n->op->def->writes >> k & 1);
+      if (written && n->in[k] >= 0) slot_of(p, n->in[k])->storage->version++;
+    }
+  }
+  return SC_OK;
+}
+
+static sc_status check_input(sc_plan *p, size_t i, const sc_tensor *t) {
+  const sc_value *v = &p->g->value[p->g->input[i]];
+  char want[200], got[200];
+  if (!t->storage) return sc__fail(p->ctx, SC_EINVAL, "graph: input %s is symbolic", v->name);
+  if (t->dtype == v->dtype && t->ndim == v->ndim && memcmp(t->dim, v->dim, (size_t)v->ndim * 8) == 0) return SC_OK;
+  return sc__fail(p->ctx, SC_EINVAL, "graph: input %s: expected %s of shape %s, got %s of shape %s", v->name, sc_dtype_name((sc_dtype)v->dtype),
+                  sc__shape_text(v->ndim, v->dim, want, sizeof want), sc_dtype_name((sc_dtype)t->dtype),
+                  sc__shape_text(t->ndim, t->dim, got, sizeof got));
+}
+
+/* The tensor handed out for output i; new. */
+static sc_status output(sc_plan *p, size_t i, sc_tensor *const *in, sc_tensor **made, sc_tensor **out) {
+  int32_t v = p->view.same[p->g->output[i].value];
+  const sc_value *x = &p->g->value[v];
+  if (x->kind == SC_VALUE_CAPTURE) { *out = sc_tensor_retain(p->slot[v]); return SC_OK; }
+  if (x->kind == SC_VALUE_INPUT)
+    for (size_t k = 0; k < p->g->n_inputs; k++)
+      if (p->g->input[k] == v) { *out = sc_tensor_retain(in[k]); return SC_OK; }
+  for (int k = 0; k < p->n_fresh && !x->view; k++)
+    if (p->fresh[k] == v) { *out = sc_tensor_retain(made[k]); return SC_OK; }
+  return sc__tensor_alias(p->slot[v], out);
+}
+
+static sc_status begin(sc_plan *p, sc_tensor *const *in, sc_tensor **packed, sc_tensor **made) {
+  const sc_graph *g = p->g;
+  for (size_t i = 0; i < g->n_inputs; i++) {
+    SC_TRY(check_input(p, i, in[i]));
+    SC_TRY(sc__tensor_packed(in[i], &packed[i]));
+    point(p, g->input[i], packed[i]->storage, packed[i]->data);
+  }
+  for (int i = 0; i < p->n_fresh; i++) {
+    const sc_value *v = &g->value[p->fresh[i]];
+    sc_meta m;
+    sc__meta_set(&m, (sc_dtype)v->dtype, v->ndim, v->dim);
+    SC_TRY(sc__tensor_like_meta(p->ctx, "graph", &m, &made[i]));
+    point(p, p->fresh[i], made[i]->storage, made[i]->data);
+  }
+  for (int i = 0; i < p->n_patches; i++) {
+    const sc_tensor *root = p->slot[g->value[p->patch[i]].root];
+    point(p, p->patch[i], root->storage, root->data);
+  }
+  return SC_OK;
+}
+
+/* Inputs that were not packed ran as copies; what was written to those goes back. */
+static sc_status write_back(sc_plan *p, sc_tensor *const *in, sc_tensor **packed) {
+  for (size_t i = 0; i < p->g->n_inputs; i++)
+    if (packed[i] != in[i] && packed[i]->storage->version) SC_TRY(sc__tensor_copy(in[i], packed[i]));
+  return SC_OK;
+}
+
+sc_status sc__plan_run(sc_plan *p, sc_tensor *const *in, sc_tensor **out) {
+  const sc_graph *g = p->g;
+  sc_context *ctx = p->ctx;
+  if (p->running) return sc__fail(ctx, SC_EINVAL, "graph: this run is going on already; clone it to run it twice at once");
+  size_t bytes = (g->n_inputs + (size_t)p->n_fresh + 1) * sizeof(sc_tensor *);
+  sc_tensor **packed = sc__alloc_zero(ctx, bytes), **made = packed + g->n_inputs;
+  if (!packed) return sc__no_memory(ctx, bytes);
+  bool was = ctx->grad_enabled;
+  ctx->grad_enabled = false;
+  p->running = true;
+  sc_status s = begin(p, in, packed, made);
+  if (s == SC_OK) s = run_steps(p);
+  if (s == SC_OK) s = write_back(p, in, packed);
+  size_t n = 0;
+  for (; n < g->n_outputs && s == SC_OK; n++) s = output(p, n, in, made, &out[n]);
+  if (s != SC_OK) for (size_t i = 0; i + 1 < n; i++) sc_tensor_release(out[i]);
+  p->running = false;
+  ctx->grad_enabled = was;
+  for (size_t i = 0; i < g->n_inputs + (size_t)p->n_fresh; i++) sc_tensor_release(packed[i]);
+  sc__release(ctx, packed, bytes);
+  return s;
+}

@@ -1,0 +1,173 @@
+--- sc.compile: a Lua function traced once per signature of its arguments into a static graph, which is then run instead of it.
+---
+--- A trace calls the function with symbolic tensors while every op is recorded: forward, backward and updates of captured tensors
+--- become one graph. What the function returned becomes the graph's outputs. Before each call two numbers decide which trace fits:
+--- the arguments' signature (dtypes, sizes, shared memory, other values) and a fingerprint of everything the function captures.
+local core = require "sconce.core"
+
+local MOST_TRACES = 32 -- of one signature; more means that something the function captures changes all the time
+
+local Compiled = {}
+Compiled.__index = Compiled
+
+local compile = { config = { run_eagerly = false } }
+
+--- Symbolic stand-ins for the tensors among the arguments; a tensor given twice gets one.
+local function stand_ins(graph, args)
+  local symbols, order, known = { n = args.n }, {}, {}
+  for i = 1, args.n do
+    local a = args[i]
+    if core.is_tensor(a) then
+      local at = known[a]
+      if not at then
+        at = #order + 1
+        known[a] = at
+        order[at] = i
+        local s = graph:input("arg" .. i, a.shape, a.dtype)
+        if a.requires_grad then s.requires_grad = true end
+        known[at] = s
+      end
+      symbols[i] = known[at]
+    else
+      symbols[i] = a
+    end
+  end
+  return symbols, order
+end
+
+--- Takes the results apart: tensors become outputs of the graph, tables of tensors are rebuilt, other values are kept.
+local function outputs_of(graph, results)
+  local n = 0
+  local function shape_of(value, depth)
+    if core.is_tensor(value) then
+      n = n + 1
+      graph:output("out" .. n, value)
+      return n
+    end
+    if type(value) == "table" and getmetatable(value) == nil and depth < 4 then
+      local t = {}
+      for k, v in pairs(value) do t[k] = shape_of(v, depth + 1) end
+      return { fields = t }
+    end
+    return { value = value }
+  end
+  local list = { n = results.n }
+  for i = 1, results.n do list[i] = shape_of(results[i], 1) end
+  local plain = true
+  for i = 1, results.n do plain = plain and type(list[i]) == "number" end
+  return list, plain and n == results.n
+end
+
+local function rebuild(shape, values)
+  if type(shape) == "number" then return values[shape] end
+  if shape.fields then
+    local t = {}
+    for k, v in pairs(shape.fields) do t[k] = rebuild(v, values) end
+    return t
+  end
+  return shape.value
+end
+
+--- Runs fn on symbols with recording on; whatever happens, recording is off afterwards and gradients are as they were.
+local function trace(self, args)
+  local graph = core.graph()
+  local symbols, order = stand_ins(graph, args)
+  graph:trace_begin()
+  local results = table.pack(pcall(self.fn, table.unpack(symbols, 1, symbols.n)))
+  local leaves, grads = graph:trace_end()
+  if not results[1] then error(results[2], 0) end
+  results = table.pack(table.unpack(results, 2, results.n))
+  local shape, plain = outputs_of(graph, results)
+  local entry = { graph = graph, order = order, shape = shape, plain = plain, keep = {} }
+  if self.options.keep_grads then
+    for i, leaf in ipairs(leaves) do
+      if grads[i] then
+        graph:output("grad" .. i, grads[i])
+        entry.keep[#entry.keep + 1] = leaf
+      end
+    end
+    entry.plain = entry.plain and #entry.keep == 0
+  end
+  entry.plan = graph:plan(self.options.passes)
+  return entry
+end
+
+local function run(entry, args)
+  local order, picked = entry.order, {}
+  for i = 1, #order do picked[i] = args[order[i]] end
+  if entry.plain then return entry.plan(table.unpack(picked)) end
+  local values = table.pack(entry.plan(table.unpack(picked)))
+  local results = {}
+  for i = 1, entry.shape.n do results[i] = rebuild(entry.shape[i], values) end
+  for i, leaf in ipairs(entry.keep) do leaf.grad = values[values.n - #entry.keep + i] end
+  return table.unpack(results, 1, entry.shape.n)
+end
+
+local function note(self, signature, fingerprint)
+  local reason
+  if #self.log == 0 then reason = "first call"
+  elseif self.traces[signature] then reason = "something the function captures has changed (an upvalue, a module's or an optimiser's field)"
+  else reason = "arguments of other dtypes, sizes, sharing or values" end
+  self.log[#self.log + 1] = { reason = reason, signature = signature, fingerprint = fingerprint }
+end
+
+function Compiled:__call(...)
+  if compile.config.run_eagerly or core.is_tracing() then return self.fn(...) end
+  local signature = core.signature(...)
+  local fingerprint = core.fingerprint(self.fn)
+  if not fingerprint then error("compile: the function captures more than can be watched; sc.constant(t) marks what does not change", 2) end
+  local of_signature = self.traces[signature]
+  local entry = of_signature and of_signature[fingerprint]
+  local args = table.pack(...)
+  if not entry then
+    note(self, signature, fingerprint)
+    if not of_signature then
+      of_signature = { count = 0 }
+      self.traces[signature] = of_signature
+    end
+    if of_signature.count >= MOST_TRACES then
+      error(string.format("compile: traced %d times for the same arguments; something the function captures changes at every call", MOST_TRACES), 2)
+    end
+    entry = trace(self, args)
+    of_signature[core.fingerprint(self.fn)] = entry
+    of_signature.count = of_signature.count + 1
+  end
+  self.last = entry
+  return run(entry, args)
+end
+
+--- Why it was traced, a line each time.
+function Compiled:explain()
+  local lines = {}
+  for i, l in ipairs(self.log) do lines[i] = string.format("trace %d: %s", i, l.reason) end
+  return table.concat(lines, "\n")
+end
+
+--- The runs it keeps: a list of { graph =, plan = }.
+function Compiled:runs()
+  local list = {}
+  for _, of_signature in pairs(self.traces) do
+    for key, entry in pairs(of_signature) do
+      if key ~= "count" then list[#list + 1] = entry end
+    end
+  end
+  return list
+end
+
+function Compiled:__tostring() return string.format("compiled function (%d traces)", #self.log) end
+
+--- A function that is traced into a static graph and run from it.
+---@param fn function  # of tensors, numbers, strings, booleans; returns tensors, tables of them, or other values (kept as they were)
+---@param options? { keep_grads?: boolean, passes?: integer }
+function compile.compile(fn, options)
+  if type(fn) ~= "function" then error("compile: expected a function, got " .. type(fn), 2) end
+  return setmetatable({ fn = fn, options = options or {}, traces = {}, log = {}, _library = true }, Compiled)
+end
+
+--- Declares that a table will not change, so that compiled functions need not watch it.
+function compile.constant(t)
+  rawset(t, "_library", true)
+  return t
+end
+
+return compile
