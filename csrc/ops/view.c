@@ -30,7 +30,8 @@ static sc_status expand_infer(sc_call *c) {
     m->dim[i] = want;
     m->stride[i] = have == 1 && want != 1 ? 0 : d < 0 ? 0 : sc__stride(x)[d];
   }
-  return SC_OK;
+  int64_t numel;
+  return sc__numel(c->ctx, c->op->name, m->dtype, m->ndim, m->dim, &numel);
 }
 
 /* ---- unreduce(dy, size, dim, keepdim): expands a reduction's gradient over the dims that were reduced; size: of the input ---- */
@@ -179,9 +180,28 @@ static sc_status as_strided_infer(sc_call *c) {
 }
 
 /* ---- as_strided_scatter(x, src, size, stride, offset): a copy of x with a region replaced ---- */
+/* The region must lie within a packed tensor of `numel` elements. */
+static sc_status region_fits(sc_call *c, int slot, int64_t numel) {
+  const sc_attr *size = &c->attr[slot], *stride = &c->attr[slot + 1];
+  int64_t last = c->attr[slot + 2].i, far;
+  bool ok = size->n == stride->n && size->n <= SC_MAX_DIMS && last >= 0, empty = false;
+  for (int i = 0; i < size->n && ok; i++) {
+    if (size->v[i] == 0) empty = true;
+    ok = size->v[i] >= 0 && stride->v[i] >= 0;
+    if (ok && size->v[i] > 1) ok = sc__mul(size->v[i] - 1, stride->v[i], &far) && !__builtin_add_overflow(last, far, &last);
+  }
+  if (ok && (empty ? last <= numel : last < numel)) return SC_OK;
+  return sc__bad_call(c, "the region lies outside the tensor of %lld elements", (long long)numel);
+}
+
 static sc_status scatter_infer(sc_call *c) {
+  const sc_tensor *src = c->in[1];
+  const sc_attr *size = &c->attr[0];
+  bool fits = src->ndim <= size->n;
+  for (int i = 0; i < src->ndim && fits; i++) fits = src->dim[i] == 1 || src->dim[i] == size->v[size->n - src->ndim + i];
+  if (!fits) return sc__bad_input(c, 1, "its shape does not fit the region's");
   sc__meta_like(&c->meta[0], c->in[0]);
-  return SC_OK;
+  return region_fits(c, 0, c->in[0]->numel);
 }
 
 static sc_status scatter_run(sc_call *c) {
@@ -217,8 +237,13 @@ static sc_status scatter_backward(sc_grad_call *g) {
 
 /* ---- as_strided_backward(dy, size, stride, offset): dy added into zeros of the input's size, where as_strided had read ---- */
 static sc_status unstride_infer(sc_call *c) {
+  int64_t numel;
   sc__meta_set(&c->meta[0], (sc_dtype)c->in[0]->dtype, c->attr[0].n, c->attr[0].v);
-  return SC_OK;
+  SC_TRY(sc__numel(c->ctx, c->op->name, SC_BOOL, c->attr[0].n, c->attr[0].v, &numel));
+  sc_attr attr[3] = {sc__ints(c->in[0]->dim, c->in[0]->ndim), c->attr[1], c->attr[2]};
+  sc_call region = *c;
+  region.attr = attr;
+  return region_fits(&region, 0, numel);
 }
 
 static void add_elements(sc_tensor *into, const sc_tensor *from, int d, char *to, const char *at) {
@@ -247,6 +272,107 @@ static sc_status unstride_run(sc_call *c) {
   return s;
 }
 
+/* ---- names for what view, reshape, expand and transpose do ---- */
+
+static sc_status by_size(sc_call *c, const char *op, const int64_t *dim, int n) {
+  sc_status s = sc__op(c->ctx, op, c->in, 1, (sc_attr[]){sc__ints(dim, n)}, 1, &c->out[0]);
+  c->n_out = s == SC_OK;
+  return s;
+}
+
+static sc_status itself(sc_call *c) {
+  c->out[0] = sc_tensor_retain(c->in[0]);
+  c->n_out = 1;
+  return SC_OK;
+}
+
+static sc_status flatten_compose(sc_call *c) {
+  const sc_tensor *x = c->in[0];
+  int from, to, n = 0;
+  int64_t dim[SC_MAX_DIMS] = {1};
+  SC_TRY(sc__dim(c, 0, x->ndim, &from));
+  SC_TRY(sc__dim(c, 1, x->ndim, &to));
+  if (from > to) return sc__bad_attr(c, 1, "the last dimension, %d, comes before the first, %d", to + c->ctx->index_base, from + c->ctx->index_base);
+  if (x->ndim == 0) return by_size(c, "reshape", dim, 1);
+  if (from == to) return itself(c);
+  for (int i = 0; i < x->ndim; i++) {
+    if (i > from && i <= to) { if (!sc__mul(dim[n - 1], x->dim[i], &dim[n - 1])) return sc__bad_call(c, "the result is too large"); }
+    else dim[n++] = x->dim[i];
+  }
+  return by_size(c, "reshape", dim, n);
+}
+
+static sc_status unflatten_compose(sc_call *c) {
+  const sc_tensor *x = c->in[0];
+  const sc_attr *sizes = &c->attr[1];
+  int d, open = -1;
+  int64_t dim[SC_MAX_DIMS], known = 1;
+  char a[200];
+  SC_TRY(sc__dim(c, 0, x->ndim, &d));
+  if (x->ndim == 0) return sc__bad_input(c, 0, "a 0-dimensional tensor has no dimension to unflatten");
+  if (sizes->n == 0) return sc__bad_attr(c, 1, "expected at least one size");
+  if (x->ndim - 1 + sizes->n > SC_MAX_DIMS) return sc__bad_call(c, "at most %d dimensions", SC_MAX_DIMS);
+  memcpy(dim, x->dim, (size_t)d * 8);
+  memcpy(dim + d, sizes->v, (size_t)sizes->n * 8);
+  memcpy(dim + d + sizes->n, x->dim + d + 1, (size_t)(x->ndim - d - 1) * 8);
+  bool ok = true;
+  for (int i = 0; i < sizes->n; i++) {
+    if (sizes->v[i] == -1 && open < 0) { open = d + i; continue; }
+    ok = ok && sc__mul(known, sizes->v[i], &known);
+  }
+  if (ok && open >= 0 && known > 0 && x->dim[d] % known == 0) { dim[open] = x->dim[d] / known; known = x->dim[d]; }
+  if (!ok || known != x->dim[d] || (open >= 0 && dim[open] < 0))
+    return sc__bad_attr(c, 1, "the sizes %s do not fit the dimension's size %lld", sc__shape_text(sizes->n, sizes->v, a, sizeof a), (long long)x->dim[d]);
+  return by_size(c, "view", dim, x->ndim - 1 + sizes->n);
+}
+
+static sc_status ravel_compose(sc_call *c) { return by_size(c, "reshape", &c->in[0]->numel, 1); }
+static sc_status view_as_compose(sc_call *c) { return by_size(c, "view", c->in[1]->dim, c->in[1]->ndim); }
+static sc_status reshape_as_compose(sc_call *c) { return by_size(c, "reshape", c->in[1]->dim, c->in[1]->ndim); }
+static sc_status expand_as_compose(sc_call *c) { return by_size(c, "expand", c->in[1]->dim, c->in[1]->ndim); }
+static sc_status broadcast_to_compose(sc_call *c) { return by_size(c, "expand", c->attr[0].v, c->attr[0].n); }
+
+static sc_status swap_last(sc_call *c) {
+  sc_status s = sc__op(c->ctx, "transpose", c->in, 1, (sc_attr[]){sc__int(-2), sc__int(-1)}, 2, &c->out[0]);
+  c->n_out = s == SC_OK;
+  return s;
+}
+
+static sc_status t_compose(sc_call *c) {
+  if (c->in[0]->ndim > 2) return sc__bad_input(c, 0, "expected at most 2 dimensions, got %d; use transpose or permute", c->in[0]->ndim);
+  return c->in[0]->ndim < 2 ? itself(c) : swap_last(c);
+}
+
+static sc_status swap_compose(sc_call *c) {
+  sc_status s = sc__op(c->ctx, "transpose", c->in, 1, c->attr, 2, &c->out[0]);
+  c->n_out = s == SC_OK;
+  return s;
+}
+
+static sc_status positive_compose(sc_call *c) {
+  if (c->in[0]->dtype == SC_BOOL) return sc__bad_input(c, 0, "not defined for bool");
+  return itself(c);
+}
+
+/* movedim(x, source, destination): the dims named go to those places, the others keep their order */
+static sc_status movedim_compose(sc_call *c) {
+  const sc_attr *from = &c->attr[0], *to = &c->attr[1];
+  int n = c->in[0]->ndim;
+  int64_t order[SC_MAX_DIMS];
+  bool taken[SC_MAX_DIMS] = {false}, moved[SC_MAX_DIMS] = {false};
+  if (from->n != to->n) return sc__bad_attr(c, 1, "expected as many places as dimensions, %d, got %d", from->n, to->n);
+  if (from->n && n) { SC_TRY(sc__dims(c, 0, n, moved)); SC_TRY(sc__dims(c, 1, n, taken)); }
+  if (n == 0) return itself(c);
+  for (int i = 0; i < from->n; i++) order[to->v[i] < 0 ? to->v[i] + n : to->v[i]] = from->v[i] < 0 ? from->v[i] + n : from->v[i];
+  if (!from->n) memset(moved, 0, sizeof moved);
+  for (int i = 0, k = 0; i < n; i++) {
+    if (taken[i]) continue;
+    while (moved[k]) k++;
+    order[i] = k++;
+  }
+  return by_size(c, "permute", order, n);
+}
+
 static sc_status alias_infer(sc_call *c) { view_of(&c->meta[0], c->in[0]); return SC_OK; }
 
 const sc_op sc__ops_view[] = {
@@ -267,6 +393,22 @@ const sc_op sc__ops_view[] = {
    .infer = unstride_infer, .run = unstride_run, .grad = {"as_strided(contiguous(dy), shape(dy), stride, storage_offset)"}},
   {"as_strided_scatter(x, src, size: shape, stride: int[], storage_offset: int = 0)", "A copy of x with the elements that as_strided names replaced by src.",
    SC_OP_SAVE_NO_IN | SC_OP_SAVE_NO_OUT, .infer = scatter_infer, .run = scatter_run, .backward = scatter_backward},
+  {"flatten(x, start_dim: dim = 0, end_dim: dim = -1)", "x with the dimensions from start_dim to end_dim made one: a view where possible.\nExample: x:flatten(2)", 0,
+   .compose = flatten_compose},
+  {"unflatten(x, dim: dim, sizes: shape)", "x with one dimension cut into several, as a view; one size may be -1.\nErrors: the sizes do not fit.", 0, .compose = unflatten_compose},
+  {"ravel(x)", "x as a list: a view where possible.", 0, .compose = ravel_compose},
+  {"view_as(x, other)", "x:view with other's shape.", 0, .compose = view_as_compose},
+  {"reshape_as(x, other)", "x:reshape with other's shape.", 0, .compose = reshape_as_compose},
+  {"expand_as(x, other)", "x:expand to other's shape.", 0, .compose = expand_as_compose},
+  {"broadcast_to(x, size: shape)", "expand.", 0, .compose = broadcast_to_compose},
+  {"t(x)", "The transpose of a matrix, as a view; lists and numbers stay as they are.\nErrors: more than 2 dimensions.", 0, .compose = t_compose},
+  {"swapaxes(x, axis0: dim, axis1: dim)", "transpose.", 0, .compose = swap_compose},
+  {"swapdims(x, dim0: dim, dim1: dim)", "transpose.", 0, .compose = swap_compose},
+  {"movedim(x, source: dim[], destination: dim[])", "x with some dimensions moved to other places, the rest keeping their order, as a view.\nErrors: a dimension is named twice; the lists differ in length.\nExample: x:movedim(2, -1)",
+   0, .compose = movedim_compose},
+  {"moveaxis(x, source: dim[], destination: dim[])", "movedim.", 0, .compose = movedim_compose},
+  {"adjoint(x)", "The transposes of matrices, as a view.", 0, .compose = swap_last},
+  {"positive(x)", "x itself.\nErrors: x is bool.", 0, .compose = positive_compose},
   {"detach(x)", "x without its history; shares memory.", SC_OP_VIEW | SC_OP_DETACH, .infer = alias_infer, .no_grad = "it is what cuts the history"},
 };
 const int sc__ops_view_count = SC_COUNT(sc__ops_view);
