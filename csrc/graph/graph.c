@@ -97,6 +97,7 @@ static sc_status value_of(sc_graph *g, sc_tensor *t, int32_t *out) {
     if (g->value[i].captured == t) { *out = (int32_t)i; return SC_OK; }
   SC_TRY(add_value(g, SC_VALUE_CAPTURE, (sc_dtype)t->dtype, t->ndim, t->dim, sc__stride(t), out));
   g->value[*out].captured = sc_tensor_retain(t);
+  g->value[*out].requires = sc_requires_grad(t);
   return SC_OK;
 }
 

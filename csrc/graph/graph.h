@@ -15,7 +15,7 @@ typedef enum sc_value_kind { SC_VALUE_INPUT, SC_VALUE_CAPTURE, SC_VALUE_RESULT }
 
 typedef struct sc_value {
   uint8_t kind, dtype, ndim;
-  bool view;
+  bool view, requires;           /* requires: a captured tensor asked for gradients */
   const char *name;              /* interned; inputs */
   sc_tensor *captured;           /* owned */
   int32_t node;                  /* that makes it; -1 */
@@ -76,6 +76,8 @@ typedef struct sc_plan sc_plan;
 sc_status sc__plan_new(sc_graph *g, unsigned passes, sc_plan **out);
 void sc__plan_release(sc_plan *p);
 /* in: one per input; out: new, one per output. */
+/* Whether every captured tensor still asks for gradients, or not, as it did when the graph was made. */
+bool sc__plan_valid(const sc_plan *p);
 sc_plan *sc__plan_retain(sc_plan *p);
 sc_status sc__plan_run(sc_plan *p, sc_tensor *const *in, sc_tensor **out);
 size_t sc__plan_bytes(const sc_plan *p);

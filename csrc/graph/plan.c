@@ -44,6 +44,14 @@ void sc__plan_release(sc_plan *p) {
   sc__context_unref(ctx);
 }
 
+bool sc__plan_valid(const sc_plan *p) {
+  for (size_t v = 0; v < p->n_values; v++) {
+    const sc_value *x = &p->g->value[v];
+    if (x->captured && !(x->captured->flags & SC_T_WRAPPED) && sc_requires_grad(x->captured) != x->requires) return false;
+  }
+  return true;
+}
+
 sc_plan *sc__plan_retain(sc_plan *p) { p->refs++; return p; }
 size_t sc__plan_bytes(const sc_plan *p) { return p->arena_bytes; }
 int sc__plan_steps(const sc_plan *p) { return p->n_steps; }

@@ -233,7 +233,9 @@ static int plan_stats(lua_State *L) {
 
 static const luaL_Reg GRAPH_METHODS[] = {{"input", graph_input}, {"output", graph_output}, {"run", graph_run}, {"names", graph_names},
   {"nodes", graph_nodes}, {"captures", graph_captures}, {"trace_begin", trace_begin}, {"trace_end", trace_end}, {"plan", graph_plan}, {NULL, NULL}};
-static const luaL_Reg PLAN_METHODS[] = {{"stats", plan_stats}, {NULL, NULL}};
+static int plan_valid(lua_State *L) { lua_pushboolean(L, sc__plan_valid(((plan_box *)luaL_checkudata(L, 1, PLAN))->p)); return 1; }
+
+static const luaL_Reg PLAN_METHODS[] = {{"valid", plan_valid}, {"stats", plan_stats}, {NULL, NULL}};
 
 static void metatable(lua_State *L, const char *name, const luaL_Reg *methods, lua_CFunction gc, lua_CFunction call) {
   luaL_newmetatable(L, name);

@@ -1,7 +1,7 @@
 /* What a compiled function's traces depend on: the arguments' signature, and a fingerprint of what the function captures. Both are
 ** made at every call, so they are plain loops over bytes.
 **
-** The fingerprint walks upvalues: numbers, strings and booleans count by value; tensors by identity, dtype and sizes; tables field by
+** The fingerprint walks upvalues: numbers, strings and booleans count by value; tensors by identity (a plan checks the rest of those it captured); tables field by
 ** field, to a bound; functions through their own upvalues. Order of fields does not matter (hashes are added up). */
 #include "binding.h"
 
@@ -155,10 +155,7 @@ static uint64_t value_hash(walker *w, int at, int depth) {
       bool tensor = lua_topointer(L, -1) == w->b->tensor_meta;
       lua_pop(L, 1);
       sc_tensor *t = tensor ? ((tensor_box *)lua_touserdata(L, at))->t : NULL;
-      if (!t) return h;
-      h = mix((uint64_t)(uintptr_t)t, t->dtype * 8u + sc_requires_grad(t));
-      for (int i = 0; i < t->ndim; i++) h = mix(h, (uint64_t)t->dim[i]);
-      return h;
+      return t ? (uint64_t)(uintptr_t)t : h;
     }
     default: return (uint64_t)lua_type(L, at);
   }

@@ -119,7 +119,7 @@ function Compiled:__call(...)
   local of_signature = self.traces[signature]
   local entry = of_signature and of_signature[fingerprint]
   local args = table.pack(...)
-  if not entry then
+  if not entry or not entry.plan:valid() then
     note(self, signature, fingerprint)
     if not of_signature then
       of_signature = { count = 0 }
