@@ -121,6 +121,36 @@ SC_API size_t sc_tensor_text(const sc_tensor *t, char *out, size_t size);
 SC_API const char *sc_dtype_name(sc_dtype dtype);
 SC_API size_t sc_dtype_size(sc_dtype dtype);
 
+/* ---- files: safetensors, .npy and .npz; see SECURITY.md for what is promised about files of strangers ---- */
+
+typedef struct sc_archive sc_archive;                   /* named tensors, as loaded */
+typedef struct sc_named_tensor { const char *name; sc_tensor *tensor; } sc_named_tensor;
+typedef struct sc_named_text { const char *name, *text; } sc_named_text;
+
+/* new; the format is told by the content */
+SC_API sc_status sc_load(sc_context *ctx, const char *path, sc_archive **out);
+/* new; `name` stands for the path in messages; the bytes are not kept */
+SC_API sc_status sc_load_memory(sc_context *ctx, const void *bytes, size_t size, const char *name, sc_archive **out);
+SC_API void sc_archive_free(sc_archive *a);             /* tensors that were retained live on */
+SC_API int64_t sc_archive_count(const sc_archive *a);
+SC_API bool sc_archive_is_single(const sc_archive *a);  /* a .npy file: one tensor, its name is empty */
+SC_API const char *sc_archive_name(const sc_archive *a, int64_t i, size_t *length);   /* borrowed from a; length may be NULL */
+SC_API sc_tensor *sc_archive_tensor(const sc_archive *a, int64_t i);                  /* borrowed from a */
+SC_API sc_tensor *sc_archive_find(const sc_archive *a, const char *name);             /* borrowed from a; NULL: none of that name */
+SC_API int64_t sc_archive_text_count(const sc_archive *a);                            /* metadata of safetensors */
+SC_API const char *sc_archive_text(const sc_archive *a, int64_t i, const char **name);
+/* Writes beside the file, flushes and renames: after a failure the old file is whole. The name's end tells the format: .npy (one
+** tensor), .npz, else safetensors, which alone has texts. */
+SC_API sc_status sc_save(sc_context *ctx, const char *path, const sc_named_tensor *tensors, int64_t n, const sc_named_text *texts,
+                         int64_t n_texts);
+/* Reads for the context instead of the file system, for games' packed data. `read` gives bytes that stay until `release`. */
+typedef struct sc_file_loader {
+  sc_status (*read)(void *user, const char *path, const void **data, size_t *size);
+  void (*release)(void *user, const void *data, size_t size);     /* may be NULL */
+  void *user;
+} sc_file_loader;
+SC_API void sc_set_file_loader(sc_context *ctx, const sc_file_loader *loader);        /* NULL: the file system again */
+
 /* ---- ops ---- */
 
 typedef enum sc_attr_kind { SC_ATTR_NONE, SC_ATTR_INT, SC_ATTR_FLOAT, SC_ATTR_BOOL, SC_ATTR_STRING, SC_ATTR_DTYPE, SC_ATTR_INTS,

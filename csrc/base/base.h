@@ -66,6 +66,7 @@ struct sc_context {
 
   char error[1024];
   sc_generator rng;
+  sc_file_loader loader;         /* the host's, instead of the file system */
   int threads;
   sc_workers *workers;
   bool keep_blas_threads, blas_used;

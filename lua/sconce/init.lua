@@ -84,6 +84,8 @@ package.loaded["sconce"] = sc -- the files below want it
 -- Ops written in Lua, a file a family.
 for _, family in ipairs {
   "create", "reduce", "pointwise",
+  "create",
+  "files",
 } do
   require("sconce.ops." .. family)
 end
