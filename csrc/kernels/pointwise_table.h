@@ -13,7 +13,7 @@
 ** cost: about, nanoseconds an element.
 ** GRAD: a formula per tensor input (see autodiff/formula.c); NOGRAD: why there is none. In formulas the values of the branch of
 ** `where` that is not taken must stay finite, or the derivative of the derivative makes 0 * infinity of them.
-** No include guard: it is included once per thing stamped from it. Activations and special functions have files of their own. */
+** No include guard: it is included once per thing stamped from it. Activations, special functions and losses have files of their own. */
 
 /* ---- arithmetic ---- */
 SC_PW_ROW(add, 2, SAME, SC_PW_ALPHA, FIB, VEC, 0.3f, a + P(0) * b, a + PI(0) * b, "add(x, other, alpha: number = 1)", SC_OP_INPLACE,
@@ -188,3 +188,4 @@ SC_PW_ROW(exp_diff, 2, FLOAT, 0, F, VEC32, 0.8f, a == b ? (T)(a != -INFINITY) : 
 
 #include "pointwise_activations.h"
 #include "pointwise_special.h"
+#include "pointwise_losses.h"

@@ -368,9 +368,16 @@ static int operator_call(lua_State *L) {
   return sc__call_op(L, lua_touserdata(L, lua_upvalueindex(1)), op);
 }
 
+/* core.is_symbolic(t): a value of a graph being recorded, without data to look at */
+static int is_symbolic(lua_State *L) {
+  sc_tensor *t = sc__test_tensor(L, sc__binding(L), 1);
+  lua_pushboolean(L, t && sc__is_symbolic(t));
+  return 1;
+}
+
 static const luaL_Reg METHODS[] = {{"item", item}, {"totable", totable}, {"tolist", totable}, {"tostring_bytes", tostring_bytes}, {"size", size},
   {"stride", stride}, {"dim", dim}, {"numel", numel}, {"is_contiguous", is_contiguous}, {"free", release}, {NULL, NULL}};
-static const luaL_Reg FUNCTIONS[] = {{"tensor", tensor_new}, {"from_string", from_string}, {"set_data", set_data}, {NULL, NULL}};
+static const luaL_Reg FUNCTIONS[] = {{"tensor", tensor_new}, {"from_string", from_string}, {"set_data", set_data}, {"is_symbolic", is_symbolic}, {NULL, NULL}};
 
 static int is_tensor(lua_State *L) {
   binding *b = sc__binding(L);

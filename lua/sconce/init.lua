@@ -83,9 +83,7 @@ package.loaded["sconce"] = sc -- the files below want it
 
 -- Ops written in Lua, a file a family.
 for _, family in ipairs {
-  "create", "reduce", "pointwise",
-  "create",
-  "files",
+  "create", "reduce", "pointwise", "files", "losses",
 } do
   require("sconce.ops." .. family)
 end

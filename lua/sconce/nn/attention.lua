@@ -60,7 +60,7 @@ end
 --- A mask as what is added to scores, and whether it came as truth values.
 local function additive(mask, dtype)
   if mask.dtype ~= "bool" and mask.dtype ~= "uint8" then return mask:to(dtype) end
-  return sc.zeros(mask.shape, { dtype = dtype }):masked_fill(mask:to("bool"), -math.huge)
+  return sc.where(mask:to("bool"), -math.huge, 0.0):to(dtype)
 end
 
 --- Both masks as one, [N or 1, H or 1, L, S].
@@ -92,7 +92,7 @@ end
 local function masked_softmax(scores, mask)
   if not mask then return scores:softmax(-1) end
   local hidden = mask:eq(-math.huge):all(-1, true)
-  return (scores + mask:masked_fill(hidden, 0.0)):softmax(-1):masked_fill(hidden, 0.0)
+  return sc.where(hidden, 0.0, (scores + sc.where(hidden, 0.0, mask)):softmax(-1))
 end
 
 local read = fault.reader("MultiheadAttention", { "query", "key", "value", "key_padding_mask?", { "need_weights:boolean", true }, "attn_mask?",

@@ -53,9 +53,11 @@ local function run(self, x, h, c, w, reverse)
   return sc.stack(ys, 1), h, c
 end
 
---- The fused forms, where the engine has them: they compute and differentiate a whole layer at once.
+local FUSED = { lstm = "lstm_layer", gru = "gru_layer", tanh = "rnn_tanh_layer", relu = "rnn_relu_layer" }
+
+--- The fused form computes and differentiates a whole layer at once; projections are left to `run`.
 local function fused(self, x, h, c, w, reverse)
-  local op = self._kind == "lstm" and F.lstm_layer or self._kind == "gru" and F.gru_layer
+  local op = F[FUSED[self._kind]]
   if self._kind == "lstm" then return op(x, h, c, w.ih, w.hh, w.bih, w.bhh, reverse) end
   return op(x, h, w.ih, w.hh, w.bih, w.bhh, reverse)
 end
@@ -93,9 +95,7 @@ local function build(self, o)
     end
   end
   rawset(self, "_out", out)
-  rawset(self, "_fused", false)
-  local op = self._kind == "lstm" and P == 0 and "lstm_layer" or self._kind == "gru" and "gru_layer"
-  if op and sc.core.ops["nn.functional." .. op] then rawset(self, "_fused", true) end
+  rawset(self, "_fused", P == 0)
 end
 
 local function check_state(self, t, what, shape)
