@@ -18,6 +18,8 @@ typedef struct binding {
   sc_context *ctx;
   lua_State *now;                  /* the state that is calling */
   const void *tensor_meta;         /* identity of the tensors' metatable */
+  const sc_opinfo *select_op, *getview_op;   /* what x[key] is made of */
+  const void *newaxis, *ellipsis;  /* identities of sc.newaxis and sc.ellipsis */
   int tensor_ref, methods_ref;     /* registry: that metatable, the methods */
   char inside[512];                /* source prefix of lua/sconce: frames there are not the user's */
   size_t inside_length;

@@ -83,7 +83,7 @@ package.loaded["sconce"] = sc -- the files below want it
 
 -- Ops written in Lua, a file a family.
 for _, family in ipairs {
-  "create", "reduce", "pointwise", "files", "losses",
+  "create", "reduce", "shape", "pointwise", "files", "losses",
 } do
   require("sconce.ops." .. family)
 end
