@@ -634,6 +634,60 @@ static sc_status solve_triangular_compose(sc_call *c) {
   return s;
 }
 
+/* ---- cholesky_solve(x, L, upper): A⁻¹ x with A = L Lᵀ. As in PyTorch the gradient for L is that of the product, in both triangles ---- */
+
+static sc_status cholesky_solve_infer(sc_call *c) {
+  SC_TRY(sc__check_matrix(c, 0, false));
+  sc_tensor *swapped[2] = {c->in[1], c->in[0]}, **in = c->in;
+  c->in = swapped;
+  sc_status s = two_shapes(c);
+  c->in = in;
+  return s;
+}
+
+static sc_status cholesky_solve_run(sc_call *c) {
+  sc_tensor *b = c->in[0], *l = c->in[1], *out = c->out[0];
+  sc_dtype type = (sc_dtype)l->dtype;
+  int64_t n = sc__rows(l), cols = sc__cols(b), nout = sc__batches(out);
+  size_t z = sc_dtype_size(type);
+  bool upper = c->attr[0].i;
+  sc_meta shape = batch_shape(out);
+  sc_space space;
+  void *p[2];
+  SC_TRY(sc__space_open(c->ctx, &space, (int64_t[]){n * n, n * cols}, (size_t[]){z, z}, p, 2));
+  for (int64_t i = 0; i < nout; i++) {
+    sc__load_matrix(l, i, type, p[0], &shape);
+    sc__load_matrix(b, i, type, p[1], &shape);
+    sc__trsm(type, true, upper, upper, false, n, cols, p[0], n, p[1], n);
+    sc__trsm(type, true, upper, !upper, false, n, cols, p[0], n, p[1], n);
+    sc__store_matrix(out, i, type, p[1], n > 0 ? n : 1);
+  }
+  sc__space_close(&space);
+  return SC_OK;
+}
+
+static sc_status cholesky_solve_backward(sc_grad_call *g) {
+  sc_calc k = {.ctx = g->ctx};
+  sc_tensor *db = sc__calc(&k, "cholesky_solve", (sc_tensor *[]){g->dy[0], g->in[1]}, 2, g->attr, 1), *dl = NULL;
+  if (g->wanted[1]) {
+    sc_tensor *m = sc__calc2(&k, "matmul", db, sc__calc_t(&k, g->out[0]));
+    m = sc__calc1(&k, "neg", sc__calc2(&k, "add", m, sc__calc_t(&k, m)));
+    dl = g->attr[0].i ? sc__calc2(&k, "matmul", g->in[1], m) : sc__calc2(&k, "matmul", m, g->in[1]);
+  }
+  if (k.status == SC_OK && dl) g->dx[1] = sc_tensor_retain(dl);
+  return sc__calc_end(&k, g->wanted[0] ? db : NULL, &g->dx[0]);
+}
+
+static sc_status cholesky_inverse_compose(sc_call *c) {
+  sc_tensor *l = c->in[0];
+  SC_TRY(sc__check_matrix(c, 0, true));
+  sc_calc k = {.ctx = c->ctx};
+  sc_tensor *one = sc__calc(&k, "eye", NULL, 0, (sc_attr[]){sc__int(sc__rows(l)), sc__none(), sc__dtype((sc_dtype)l->dtype)}, 3);
+  sc_status s = sc__calc_end(&k, sc__calc(&k, "cholesky_solve", (sc_tensor *[]){one, l}, 2, c->attr, 1), &c->out[0]);
+  c->n_out = s == SC_OK;
+  return s;
+}
+
 #define BATCH "\nShapes: [..., n, n]; leading dims are a batch."
 
 const sc_op sc__ops_linalg[] = {
@@ -646,6 +700,10 @@ const sc_op sc__ops_linalg[] = {
   {"linalg.cholesky_ex(x, upper: bool = false, check_errors: bool = false) -> L, info",
    "linalg.cholesky that does not raise: info is 0, or the order of the leading minor that is not positive." BATCH, SC_OP_FUNCTION | SC_OP_SAVE_NO_IN,
    .infer = cholesky_ex_infer, .run = cholesky_run, .backward = cholesky_backward},
+  {"cholesky_solve(x, L, upper: bool = false)", "Solution y of A y = x where A = L Lᵀ (upper: Lᵀ L); one triangle of L is read.\n"
+   "Shapes: x [..., n, k], L [..., n, n]; batch dims broadcast.", 0, .infer = cholesky_solve_infer, .run = cholesky_solve_run,
+   .backward = cholesky_solve_backward},
+  {"cholesky_inverse(x, upper: bool = false)", "Inverse of A = x xᵀ (upper: xᵀ x) for triangular x.", 0, .compose = cholesky_inverse_compose},
   {"linalg.lu_factor_ex(x, pivot: bool = true, check_errors: bool = false) -> LU, pivots, info",
    "L and U of x = P L U in one matrix, and the row exchanges (from 1, int32).\nShapes: x [..., m, n].", SC_OP_FUNCTION | SC_OP_SAVE_NO_IN, .infer = lu_infer,
    .run = lu_run, .backward = lu_backward},

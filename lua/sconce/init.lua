@@ -84,6 +84,7 @@ package.loaded["sconce"] = sc -- the files below want it
 -- Ops written in Lua, a file a family.
 for _, family in ipairs {
   "create", "reduce", "shape", "pointwise", "files", "losses",
+  "linalg",
 } do
   require("sconce.ops." .. family)
 end
