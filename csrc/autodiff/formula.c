@@ -60,6 +60,9 @@ static bool take(parser *p, char c) {
 }
 
 static int make(parser *p, ast a) {
+  bool leaf = a.kind == A_DY || a.kind == A_IN || a.kind == A_OUT || a.kind == A_ATTR;
+  for (int i = 0; i < p->n && leaf; i++)             /* named again: the same node */
+    if (p->node[i].kind == a.kind && p->node[i].index == a.index) return i;
   if (p->n == MAX_NODES) { p->bad = true; return 0; }
   p->node[p->n] = a;
   return p->n++;
@@ -269,6 +272,7 @@ static sc_status tensor_value(run *r, int k, sc_tensor **out) {
   if (a->kind == A_CALL) { *out = r->value[k]; return SC_OK; }
   *out = borrowed(r->g, a);
   if (*out || a->kind == A_NONE || a->kind == A_IN) return SC_OK;
+  if (r->value[k]) { *out = r->value[k]; return SC_OK; }
   bool integer = a->integer;
   double number = a->number;
   if (a->kind == A_ATTR) {

@@ -87,16 +87,22 @@ static sc_status mapped_shape(sc_call *c, int slot, int ndim, const int64_t *dim
     if (size[d] > 0 && dim[d] == 0) return sc__bad_attr(c, slot, "dimension %d is empty: there is nothing to repeat", d + c->ctx->index_base);
     if (mode == REFLECT && most >= dim[d] && most > 0)
       return sc__bad_attr(c, slot, "reflection by %lld needs more than %lld elements of dimension %d", (long long)most, (long long)dim[d], d + c->ctx->index_base);
-    if (mode == CIRCULAR && most > dim[d])
-      return sc__bad_attr(c, slot, "padding by %lld goes around dimension %d of size %lld more than once", (long long)most, d + c->ctx->index_base, (long long)dim[d]);
+    int64_t left = dim[d] + (pad->v[k] < 0 ? pad->v[k] : 0) + (pad->v[k + 1] < 0 ? pad->v[k + 1] : 0);
+    if (mode == CIRCULAR && most > left && most > 0)
+      return sc__bad_attr(c, slot, "padding by %lld goes around dimension %d of size %lld more than once", (long long)most, d + c->ctx->index_base, (long long)left);
   }
   return SC_OK;
 }
 
-static int64_t source_place(pad_mode mode, int64_t i, int64_t n) {
+/* Where place o of the padded dim reads: n elements, `before` added in front, `after` behind. Going around means around what is left
+** when one side is cut off. */
+static int64_t source_place(pad_mode mode, int64_t o, int64_t n, int64_t before, int64_t after) {
+  int64_t i = o - before;
   if (mode == REPLICATE) return i < 0 ? 0 : i >= n ? n - 1 : i;
   if (mode == REFLECT) return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
-  return i < 0 ? i + n : i >= n ? i - n : i;
+  int64_t first = before < 0 ? -before : 0, left = n - first + (after < 0 ? after : 0);
+  i -= first;
+  return first + (i < 0 ? i + left : i >= left ? i - left : i);
 }
 
 typedef struct map_job {
@@ -145,7 +151,7 @@ static sc_status map_through(sc_call *c, int slot, sc_tensor *big, sc_tensor *sm
   int64_t *at = places;
   for (int d = 0; d < big->ndim; d++) {
     j.map[d] = at;
-    for (int64_t i = 0; i < size[d]; i++) *at++ = source_place(mode, i - before[d], small->dim[d]) * sc__stride(small)[d];
+    for (int64_t i = 0; i < size[d]; i++) *at++ = source_place(mode, i, small->dim[d], before[d], size[d] - small->dim[d] - before[d]) * sc__stride(small)[d];
   }
   int64_t n = big->dim[big->ndim - 1];
   if (add) map_rows(&j, 0, big->numel / n);            /* in order: places repeat */

@@ -256,7 +256,7 @@ variadic(sc, "broadcast_tensors", "The tensors expanded to their common shape, a
   return each(list, function(t) return t:expand(shape) end)
 end)
 
-variadic(sc, "meshgrid", "Coordinates of a grid: a list of tensors, the i-th repeating the i-th list along the other dimensions. indexing: \"ij\" or \"xy\", which swaps the first two dimensions.",
+variadic(sc, "meshgrid", "Coordinates of a grid: a list of tensors, the i-th repeating the i-th list along the other dimensions. indexing: \"ij\" or \"xy\", where the first list runs along the second dimension.",
   function(list, opts)
     local indexing = opts.indexing or "ij"
     if indexing ~= "ij" and indexing ~= "xy" then fault.raise("meshgrid", "indexing: expected \"ij\" or \"xy\", got %s", fault.describe(indexing)) end
@@ -275,10 +275,7 @@ variadic(sc, "meshgrid", "Coordinates of a grid: a list of tensors, the i-th rep
       for k = 1, #list do own[k] = k == i and -1 or 1 end
       out[i] = list[i]:numel() == 0 and list[i]:reshape(table.move(own, 1, #own, 1, own)):expand(shape) or list[i]:reshape(own):expand(shape)
     end
-    if swap then
-      out = each(out, function(t) return t:transpose(1, 2) end)
-      out[1], out[2] = out[2], out[1]
-    end
+    if swap then out[1], out[2] = out[2], out[1] end
     return out
   end, { "indexing" })
 
@@ -420,6 +417,7 @@ core.properties.T = function(x)
   return x:permute(order)
 end
 core.properties.mT = function(x)
+  if x:dim() == 0 then return x end
   if x:dim() < 2 then fault.raise("mT", "expected at least 2 dimensions, got %d", x:dim()) end
   return x:transpose(-2, -1)
 end
