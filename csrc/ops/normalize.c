@@ -487,11 +487,12 @@ static sc_status local_response_norm(sc_call *c) {
   int64_t size = c->attr[0].i;
   if (x->ndim < 3) return sc__bad_input(c, 0, "expected at least 3 dimensions, got %d", x->ndim);
   if (size < 1 || size > INT32_MAX) return sc__bad_attr(c, 0, "expected a size of at least 1, got %lld", (long long)size);
+  if (x->numel == 0) { c->out[0] = sc_tensor_retain(x); c->n_out = 1; return SC_OK; }
   sc_ex e = {.ctx = c->ctx};
   /* channels go last, so that a window over them is a window over the last dim */
   sc_attr swap[2] = {sc__int(1), sc__int(-1)};
   sc_tensor *sq = sc__ex(&e, "transpose", sc__ex2(&e, "mul", x, x), NULL, swap, 2), *mean = sq;
-  if (sq && x->numel) {
+  if (sq) {
     int64_t kernel = size, one = 1, before = size / 2;
     sc_attr attr[7] = {sc__ints(sq->dim, sq->ndim), sc__ints(&kernel, 1), sc__ints(&one, 1), sc__ints(&before, 1), sc__bool(true), sc__int(size), sc__int(1)};
     mean = sc__ex(&e, "avg_windows", sq, NULL, attr, 7);

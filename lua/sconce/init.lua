@@ -83,8 +83,7 @@ package.loaded["sconce"] = sc -- the files below want it
 
 -- Ops written in Lua, a file a family.
 for _, family in ipairs {
-  "create", "reduce", "shape", "pointwise", "files", "losses",
-  "linalg",
+  "create", "reduce", "shape", "pointwise", "files", "losses", "linalg", "neural",
 } do
   require("sconce.ops." .. family)
 end
