@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { TILE = 4096, SPAN = 16 * TILE, COLUMNS = 1024, FEW_COLUMNS = 16 };
+enum { TILE = 4096, SPAN = 16 * TILE, COLUMNS = 256, FEW_COLUMNS = 16 };
 
 extern const sc_reduce_table sc__reduce_table_base;
 #if defined(__x86_64__)
@@ -234,7 +234,10 @@ static void run_columns(void *arg, int64_t begin, int64_t end) {
     for (int64_t i = 0; i < n; i++) j->acc[to + i] = neutral(j);
     if (j->index) for (int64_t i = 0; i < n; i++) j->index[to + i] = first;
     const double *m = j->m ? j->m + o * j->inner + c0 : NULL;
-    for (int64_t r = first; r < stop; r++) {
+    int64_t r = first;
+    if (j->kind == SC_RED_QUICK && j->loops->col_quick16 && j->direct && si == 1 && j->red.n == 1)
+      for (; r + 16 <= stop; r += 16) j->loops->col_quick16(n, j->data + (off + r * j->red.stride[0]) * z, j->red.stride[0], j->acc + to);
+    for (; r < stop; r++) {
       int64_t row = j->red.n == 1 ? r * j->red.stride[0] : offset_of(&j->red, r);
       fold_columns(j, n, load_run(j, j->data + (off + row) * z, n, si, buffer), r, j->acc + to, j->index ? j->index + to : NULL, m, spare);
     }

@@ -6,6 +6,7 @@
 
 typedef enum sc_reduce_kind {
   SC_RED_SUM, SC_RED_PROD, SC_RED_MAX, SC_RED_MIN, SC_RED_COUNT /* of what is not 0 */,
+  SC_RED_QUICK /* a sum whose result is rounded to float32 again */,
   SC_RED_SQUARES, SC_RED_ABS, SC_RED_NANSUM, SC_RED_DEV2 /* sum of (x - m)^2 */, SC_RED_MAXABS, SC_RED_MINABS,
   SC_RED_EXP /* sum of e^(x - m) */, SC_RED_POWER /* sum of |x|^p */, SC_RED_ARGMAX, SC_RED_ARGMIN, SC_RED_KINDS
 } sc_reduce_kind;
@@ -14,6 +15,7 @@ typedef enum sc_reduce_kind {
 typedef struct sc_reduce_loops {
   void (*row[SC_RED_KINDS])(int64_t n, const void *x, void *acc, double m);
   void (*col[SC_RED_KINDS])(int64_t n, const void *x, void *acc, const double *m);
+  void (*col_quick16)(int64_t n, const void *x, int64_t step, void *acc);   /* sixteen rows at once; may be NULL */
   int64_t (*find)(int64_t n, const void *x, const void *value);
   void (*col_argmax)(int64_t n, const void *x, void *acc, int64_t *index, int64_t r);
   void (*col_argmin)(int64_t n, const void *x, void *acc, int64_t *index, int64_t r);
@@ -22,9 +24,13 @@ typedef struct sc_reduce_loops {
 } sc_reduce_loops;
 
 /* Rows of n packed elements; y may be x. */
+enum { SC_SOFTMAX_COLUMNS = 256 };
 typedef struct sc_softmax_loops {
   void (*softmax)(int64_t n, const void *x, void *y, bool logarithm);
   void (*backward)(int64_t n, const void *g, const void *y, void *d, bool logarithm);
+  /* down the columns: n rows of w <= SC_SOFTMAX_COLUMNS columns, `step` apart */
+  void (*softmax_columns)(int64_t n, int64_t w, int64_t step, const void *x, void *y, bool logarithm);
+  void (*backward_columns)(int64_t n, int64_t w, int64_t step, const void *g, const void *y, void *d, bool logarithm);
 } sc_softmax_loops;
 
 /* Running sums: of a packed row; down the columns of n rows that are `step` apart. */

@@ -45,4 +45,49 @@ static void RN(softmax_backward)(int64_t n, const void *gv, const void *yv, void
   for (int64_t i = 0; i < n; i++) d[i] = y[i] * (g[i] - s);
 }
 
-static const sc_softmax_loops RN(softmax_loops) = {.softmax = RN(softmax), .backward = RN(softmax_backward)};
+static void RN(softmax_columns)(int64_t n, int64_t w, int64_t step, const void *xv, void *yv, bool logarithm) {
+  const T *x = xv;
+  T *y = yv, m[SC_SOFTMAX_COLUMNS], scale[SC_SOFTMAX_COLUMNS];
+  double total[SC_SOFTMAX_COLUMNS];
+  for (int64_t i = 0; i < w; i++) { m[i] = x[i]; total[i] = 0; }
+  for (int64_t r = 1; r < n; r++)
+    for (int64_t i = 0; i < w; i++) { T v = x[r * step + i]; m[i] = ((v > m[i]) | (v != v)) ? v : m[i]; }
+  for (int64_t r = 0; r < n; r++) {
+    T e[SC_SOFTMAX_COLUMNS], *d = y + r * step;
+    const T *c = x + r * step;
+    for (int64_t i = 0; i < w; i++) e[i] = EXP(c[i] - m[i]);
+    for (int64_t i = 0; i < w; i++) total[i] += (double)e[i];
+    if (logarithm) for (int64_t i = 0; i < w; i++) d[i] = c[i] - m[i];
+    else memcpy(d, e, (size_t)w * sizeof *d);
+  }
+  for (int64_t i = 0; i < w; i++) scale[i] = (T)(logarithm ? log(total[i]) : 1 / total[i]);
+  for (int64_t r = 0; r < n; r++) {
+    T *d = y + r * step;
+    if (logarithm) for (int64_t i = 0; i < w; i++) d[i] -= scale[i];
+    else for (int64_t i = 0; i < w; i++) d[i] *= scale[i];
+  }
+}
+
+static void RN(softmax_backward_columns)(int64_t n, int64_t w, int64_t step, const void *gv, const void *yv, void *dv, bool logarithm) {
+  const T *g = gv, *y = yv;
+  T *d = dv, s[SC_SOFTMAX_COLUMNS];
+  double total[SC_SOFTMAX_COLUMNS];
+  for (int64_t i = 0; i < w; i++) total[i] = 0;
+  for (int64_t r = 0; r < n; r++) {
+    const T *gr = g + r * step, *yr = y + r * step;
+    if (logarithm) for (int64_t i = 0; i < w; i++) total[i] += (double)gr[i];
+    else for (int64_t i = 0; i < w; i++) total[i] += (double)gr[i] * (double)yr[i];
+  }
+  for (int64_t i = 0; i < w; i++) s[i] = (T)total[i];
+  for (int64_t r = 0; r < n; r++) {
+    const T *gr = g + r * step, *yr = y + r * step;
+    T *dr = d + r * step;
+    if (logarithm) for (int64_t i = 0; i < w; i++) dr[i] = gr[i] - EXP(yr[i]) * s[i];
+    else for (int64_t i = 0; i < w; i++) dr[i] = yr[i] * (gr[i] - s[i]);
+  }
+}
+
+static const sc_softmax_loops RN(softmax_loops) = {
+  .softmax = RN(softmax), .backward = RN(softmax_backward), .softmax_columns = RN(softmax_columns),
+  .backward_columns = RN(softmax_backward_columns),
+};

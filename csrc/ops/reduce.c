@@ -111,7 +111,9 @@ static sc_status accumulate(sc_call *c, sc_reduce_kind kind) {
   sc_tensor_release(x);
   return s;
 }
-static sc_status sum_run(sc_call *c) { return accumulate(c, SC_RED_SUM); }
+/* A sum asked for in float64 is kept in double all the way. */
+static sc_reduce_kind sum_kind(const sc_tensor *out) { return out->dtype == SC_FLOAT64 ? SC_RED_SUM : SC_RED_QUICK; }
+static sc_status sum_run(sc_call *c) { return accumulate(c, sum_kind(c->out[0])); }
 static sc_status nansum_run(sc_call *c) { return accumulate(c, SC_RED_NANSUM); }
 
 static sc_status mean_infer(sc_call *c) {
@@ -131,7 +133,7 @@ static double divided(double v, double n) { return v / n; }
 static sc_status mean_run(sc_call *c) {
   bool mask[SC_MAX_DIMS];
   SC_TRY(sc__dims(c, 0, c->in[0]->ndim, mask));
-  return sc__reduce_to(c->ctx, SC_RED_SUM, c->in[0], mask, NULL, 0, divided, (double)sc__reduced_count(c->in[0], mask), c->out[0]);
+  return sc__reduce_to(c->ctx, sum_kind(c->out[0]), c->in[0], mask, NULL, 0, divided, (double)sc__reduced_count(c->in[0], mask), c->out[0]);
 }
 
 /* mean_backward(dy, size, dim, keepdim) */
@@ -175,7 +177,7 @@ static sc_status to_size_infer(sc_call *c) {
 static sc_status to_size_run(sc_call *c) {
   bool mask[SC_MAX_DIMS];
   SC_TRY(to_size_mask(c, mask));
-  return sc__reduce_to(c->ctx, SC_RED_SUM, c->in[0], mask, NULL, 0, NULL, 0, c->out[0]);
+  return sc__reduce_to(c->ctx, sum_kind(c->out[0]), c->in[0], mask, NULL, 0, NULL, 0, c->out[0]);
 }
 
 /* ---- prod: over everything it is prod over the one dim of the flattened tensor ---- */

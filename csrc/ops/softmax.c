@@ -1,10 +1,10 @@
-/* softmax, log_softmax, softmin: rows of packed memory go through kernels/softmax_body.h. A dim that is not the last, a strided input
-** or a half is first copied into rows of float32 or float64, and back. */
+/* softmax, log_softmax, softmin: packed float32 and float64 go through kernels/softmax_body.h, row by row, or in chunks of columns when
+** dim is not the last. Strided inputs, halves and narrow columns are first copied into rows of float32 or float64, and back. */
 #include "reduce.h"
 
 #include <string.h>
 
-typedef struct rows { sc_softmax_loops l; int64_t n; size_t z; const char *a, *b; char *d; bool logarithm; } rows;
+typedef struct rows { sc_softmax_loops l; int64_t n, inner; size_t z; const char *a, *b; char *d; bool logarithm; } rows;
 
 static void forward_rows(void *arg, int64_t begin, int64_t end) {
   const rows *r = arg;
@@ -16,6 +16,18 @@ static void backward_rows(void *arg, int64_t begin, int64_t end) {
   const rows *r = arg;
   int64_t step = r->n * (int64_t)r->z;
   for (int64_t i = begin; i < end; i++) r->l.backward(r->n, r->a + i * step, r->b + i * step, r->d + i * step, r->logarithm);
+}
+
+/* Units: (outer, chunk of columns). */
+static void run_columns(void *arg, int64_t begin, int64_t end) {
+  const rows *r = arg;
+  int64_t chunks = (r->inner + SC_SOFTMAX_COLUMNS - 1) / SC_SOFTMAX_COLUMNS;
+  for (int64_t u = begin; u < end; u++) {
+    int64_t c0 = u % chunks * SC_SOFTMAX_COLUMNS, w = r->inner - c0 < SC_SOFTMAX_COLUMNS ? r->inner - c0 : SC_SOFTMAX_COLUMNS;
+    int64_t at = (u / chunks * r->n * r->inner + c0) * (int64_t)r->z;
+    if (r->b) r->l.backward_columns(r->n, w, r->inner, r->a + at, r->b + at, r->d + at, r->logarithm);
+    else r->l.softmax_columns(r->n, w, r->inner, r->a + at, r->d + at, r->logarithm);
+  }
 }
 
 /* t as packed rows of `type` with dim last; new. Itself when it is that already. */
@@ -58,7 +70,17 @@ static sc_status through(sc_call *c, int dim, bool logarithm, sc_tensor *a, sc_t
   if (out->numel == 0) return SC_OK;
   sc_dtype type = out->dtype == SC_FLOAT64 ? SC_FLOAT64 : SC_FLOAT32;
   const sc_reduce_table *t = sc__reduce_table(c->ctx->isa);
-  bool straight = (sc_dtype)out->dtype == type && dim >= out->ndim - 1;
+  double cost = type == SC_FLOAT64 ? 6 : 0.7;
+  int64_t inner = 1, n = out->ndim ? out->dim[dim] : 1;
+  for (int i = dim + 1; i < out->ndim; i++) inner *= out->dim[i];
+  bool direct = (sc_dtype)out->dtype == type && (sc_dtype)a->dtype == type && a->contiguous && (!b || ((sc_dtype)b->dtype == type && b->contiguous));
+  rows r = {*(type == SC_FLOAT64 ? t->softmax_f64 : t->softmax_f32), n, inner, sc_dtype_size(type), a->data, b ? b->data : NULL, out->data, logarithm};
+  if (direct && inner >= 16) {
+    int64_t chunks = (inner + SC_SOFTMAX_COLUMNS - 1) / SC_SOFTMAX_COLUMNS;
+    sc__parallel(c->ctx, out->numel / n / inner * chunks, 1, cost * (double)n * (double)(inner / chunks), run_columns, &r);
+    return SC_OK;
+  }
+  bool straight = (sc_dtype)out->dtype == type && inner == 1;
   sc_status s = as_rows(a, dim, type, &ra);
   if (s == SC_OK && b) s = as_rows(b, dim, type, &rb);
   if (s == SC_OK) {
@@ -68,9 +90,10 @@ static sc_status through(sc_call *c, int dim, bool logarithm, sc_tensor *a, sc_t
     else s = sc__tensor_like_meta(c->ctx, c->op->name, &m, &to);
   }
   if (s == SC_OK) {
-    int64_t n = out->ndim ? out->dim[dim] : 1;
-    rows r = {*(type == SC_FLOAT64 ? t->softmax_f64 : t->softmax_f32), n, sc_dtype_size(type), ra->data, rb ? rb->data : NULL, to->data, logarithm};
-    sc__parallel(c->ctx, out->numel / n, 1, (double)n * (type == SC_FLOAT64 ? 6 : 0.7) + 20, b ? backward_rows : forward_rows, &r);
+    r.a = ra->data;
+    r.b = rb ? rb->data : NULL;
+    r.d = to->data;
+    sc__parallel(c->ctx, out->numel / n, 1, (double)n * cost + 20, b ? backward_rows : forward_rows, &r);
     if (!straight) s = from_rows(to, dim, out);
   }
   sc_tensor_release(ra);
