@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const char KEY = 0;               /* its address names the binding in the registry */
 
@@ -170,6 +171,14 @@ static int stats(lua_State *L) {
   return 1;
 }
 
+/* core.now() -> seconds of a clock that only goes forward */
+static int now(lua_State *L) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  lua_pushnumber(L, (double)t.tv_sec + (double)t.tv_nsec * 1e-9);
+  return 1;
+}
+
 static int memory_allocated(lua_State *L) { lua_pushinteger(L, atomic_load(&sc__binding(L)->ctx->live_bytes)); return 1; }
 
 /* ---- opening ---- */
@@ -235,7 +244,7 @@ static int op_names(lua_State *L) {
 
 static const luaL_Reg FUNCTIONS[] = {
   {"set_inside", set_inside}, {"manual_seed", manual_seed}, {"set_num_threads", set_num_threads}, {"get_num_threads", get_num_threads},
-  {"set_memory_limit", set_memory_limit}, {"stats", stats}, {"memory_allocated", memory_allocated}, {"grad_block", grad_block_open},
+  {"set_memory_limit", set_memory_limit}, {"stats", stats}, {"now", now}, {"memory_allocated", memory_allocated}, {"grad_block", grad_block_open},
   {"is_grad_enabled", is_grad_enabled}, {"op_info", op_info}, {"op_names", op_names}, {"composite", sc__composite}, {NULL, NULL}};
 
 SC_API int luaopen_sconce_core(lua_State *L);

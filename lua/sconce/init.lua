@@ -79,6 +79,10 @@ function sc.enable_grad(fn, ...)
   return fn(...)
 end
 
+--- A training run's state in one file, and back: see lua/sconce/checkpoint.lua.
+function sc.save_checkpoint(...) return require("sconce.checkpoint").save(...) end
+function sc.load_checkpoint(...) return require("sconce.checkpoint").load(...) end
+
 package.loaded["sconce"] = sc -- the files below want it
 
 -- Ops written in Lua, a file a family.
