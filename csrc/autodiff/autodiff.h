@@ -98,8 +98,13 @@ sc_status sc__node_pin(sc_node *n);
 ** ys, dys: what to differentiate and the gradients arriving (NULL: ones, for a single element). With inputs (n_inputs > 0)
 ** their gradients are returned in grads (new; NULL: not reached) and leaves are left alone; else gradients are added to leaves,
 ** all of them at the end, so that a walk that fails has changed no gradient. */
-sc_status sc__backward(sc_context *ctx, sc_tensor **ys, sc_tensor **dys, int n_ys, sc_tensor **inputs, int n_inputs, bool retain,
-                       bool create, sc_tensor **grads);
+enum {
+  SC_WALK_RETAIN = 1,            /* keep what the nodes saved: the same may be walked again */
+  SC_WALK_CREATE = 2,            /* the gradients can be differentiated; keeps too */
+  SC_WALK_CUT = 4                /* do not go past an input, not even to reach another */
+};
+sc_status sc__backward(sc_context *ctx, sc_tensor **ys, sc_tensor **dys, int n_ys, sc_tensor **inputs, int n_inputs, uint32_t how,
+                       sc_tensor **grads);
 sc_status sc__check_saved(sc_node *n);
 
 sc_status sc__autodiff_attach(sc_context *ctx);      /* puts the tape into the context's services */

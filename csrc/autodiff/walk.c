@@ -36,7 +36,7 @@ typedef struct walk {
   sc_tensor **grads;
   sc_edge *input_edge;
   int n_inputs;
-  bool retain, create;
+  bool retain, create, cut;
 } walk;
 
 /* Arrays of one node's step; few: room for most. */
@@ -365,13 +365,16 @@ static sc_status step(walk *w, sc_visit *v) {
   sc_node *n = v->node;
   sc_hook *hooks = n->kind == SC_NODE_ACCUMULATE ? (n->leaf->ad ? n->leaf->ad->hooks : NULL) : n->hooks;
   for (int i = 0; i < n->n_out && hooks; i++) SC_TRY(run_hooks(w, hooks, &v->dy[i], i));
+  bool input = false;
   for (int k = 0; k < w->n_inputs; k++) {
     if (w->input_edge[k].node != n) continue;
+    input = true;
     sc_tensor *dy = v->dy[w->input_edge[k].slot];
     if (dy) { sc_tensor_release(w->grads[k]); w->grads[k] = sc_tensor_retain(dy); }
   }
   if (n->kind == SC_NODE_ACCUMULATE)
     return w->n_inputs || !v->dy[0] || !(n->leaf->flags & SC_T_REQUIRES) ? SC_OK : arrive(w, n->leaf, v->dy[0]);
+  if (input && w->cut) return SC_OK;
   if (n->freed) return sc__check_saved(n);
   scratch k;
   SC_TRY(scratch_new(w, n, &k));
@@ -425,7 +428,7 @@ static sc_status mark_needed(walk *w, sc_edge *roots, int n_roots) {
         enter->mark = w->mark;
         enter->needed = false;
         for (int k = 0; k < w->n_inputs; k++) enter->needed = enter->needed || w->input_edge[k].node == enter;
-        stack[n++] = (frame){enter, 0};
+        stack[n++] = (frame){enter, w->cut && enter->needed ? enter->n_in : 0};
         enter = NULL;
       }
       frame *f = &stack[n - 1];
@@ -503,9 +506,10 @@ static sc_status own_results(walk *w) {
   return SC_OK;
 }
 
-sc_status sc__backward(sc_context *ctx, sc_tensor **ys, sc_tensor **dys, int n_ys, sc_tensor **inputs, int n_inputs, bool retain,
-                       bool create, sc_tensor **grads) {
-  walk w = {.ctx = ctx, .grads = grads, .n_inputs = n_inputs, .retain = retain || create, .create = create};
+sc_status sc__backward(sc_context *ctx, sc_tensor **ys, sc_tensor **dys, int n_ys, sc_tensor **inputs, int n_inputs, uint32_t how,
+                       sc_tensor **grads) {
+  bool create = how & SC_WALK_CREATE;
+  walk w = {.ctx = ctx, .grads = grads, .n_inputs = n_inputs, .retain = how & SC_WALK_RETAIN || create, .create = create, .cut = how & SC_WALK_CUT};
   size_t bytes = (size_t)(n_ys + n_inputs + 1) * sizeof(sc_edge);
   sc_edge *edges = sc__alloc_zero(ctx, bytes);
   if (!edges) return sc__no_memory(ctx, bytes);
@@ -538,5 +542,5 @@ sc_status sc__backward(sc_context *ctx, sc_tensor **ys, sc_tensor **dys, int n_y
 }
 
 sc_status sc_backward(sc_tensor *y, sc_tensor *dy, bool retain_graph) {
-  return sc__backward(y->ctx, &y, &dy, 1, NULL, 0, retain_graph, false, NULL);
+  return sc__backward(y->ctx, &y, &dy, 1, NULL, 0, retain_graph ? SC_WALK_RETAIN : 0, NULL);
 }

@@ -135,7 +135,7 @@ static void *from_slab(sc_context *ctx, size_t bytes) {
   return p;
 }
 
-void *sc__alloc(sc_context *ctx, size_t bytes) {
+static void *pool_take(sc_context *ctx, size_t bytes) {
   if (SC_UNLIKELY(bytes > (SIZE_MAX >> 2))) return NULL;
   size_t size;
   int c = size_class(bytes, &size);
@@ -158,6 +158,16 @@ void *sc__alloc(sc_context *ctx, size_t bytes) {
   if (p) ctx->held += size;
   unlock(ctx);
   return p;
+}
+
+/* A refusal is tried once more when the host has freed what its script no longer reaches. */
+void *sc__alloc(sc_context *ctx, size_t bytes) {
+  void *p = pool_take(ctx, bytes);
+  if (SC_LIKELY(p != NULL) || !ctx->reclaim || ctx->reclaiming || sc__in_worker()) return p;
+  ctx->reclaiming = true;
+  ctx->reclaim(ctx->locate_user);
+  ctx->reclaiming = false;
+  return pool_take(ctx, bytes);
 }
 
 void *sc__alloc_zero(sc_context *ctx, size_t bytes) {

@@ -14,6 +14,7 @@ enum { MAX_LIST = 256, FEW = 16 };
 typedef struct reader {
   lua_State *L;
   binding *b;
+  int top;                         /* the arguments are at 1 … top */
   const sc_opinfo *op;
   sc_tensor *few[FEW], **in;       /* the inputs */
   int n_in, room_in;
@@ -48,7 +49,7 @@ static const char *describe(lua_State *L, binding *b, int at, char *out, size_t 
       snprintf(out, size, "a %s tensor of shape %s", sc_dtype_name((sc_dtype)box->t->dtype), sc__shape_text(box->t->ndim, box->t->dim, shape, sizeof shape));
       return out;
     }
-    if (tensor) return "a freed tensor";
+    if (tensor) { snprintf(out, size, "a freed tensor"); return out; }
   }
   if (t == LUA_TNUMBER) snprintf(out, size, "the number %.14g", lua_tonumber(L, at));
   else if (t == LUA_TSTRING) snprintf(out, size, "the string \"%s\"", sc__printable(lua_tostring(L, at), lua_rawlen(L, at), shape, 100));
@@ -88,7 +89,8 @@ static bool read_tensor(reader *r, int param, int slot, int at) {
     lua_pop(L, 1);
     if (tensor) {
       sc_tensor *t = ((tensor_box *)lua_touserdata(L, at))->t;
-      if (!t) return fail(r, param, "the tensor has been freed");
+      char text[400];
+      if (!t) return fail(r, param, "%s", sc__freed_text(L, at, text, sizeof text));
       return put_input(r, slot, t);
     }
   }
@@ -288,7 +290,7 @@ static bool read_options(reader *r, int at, int given) {
 static bool read_all(reader *r) {
   lua_State *L = r->L;
   const sc_opinfo *op = r->op;
-  int n = lua_gettop(L), options = 0;
+  int n = r->top, options = 0;
   /* A trailing table of names is options, unless it stands where the only parameter's list should be. */
   if (n > 0 && is_options(L, n)) { options = n; n--; }
   else if (n > 1 && lua_type(L, n) == LUA_TTABLE && lua_rawlen(L, n) == 0 && n > op->n_params) n--;    /* {} after all arguments */
@@ -329,10 +331,12 @@ static void let_go(reader *r) {
 int sc__call_op(lua_State *L, binding *b, const sc_opinfo *op) {
   sc__enter(L, b);
   reader r;
-  r.L = L; r.b = b; r.op = op; r.in = r.few; r.room_in = FEW; r.n_in = 0; r.n_made = 0; r.n_list = 0;
+  r.L = L; r.b = b; r.top = lua_gettop(L); r.op = op; r.in = r.few; r.room_in = FEW; r.n_in = 0; r.n_made = 0; r.n_list = 0;
   for (int i = 0; i < SC_MAX_INPUTS; i++) r.few[i] = NULL;
   sc__attr_defaults(op, r.attr);
   luaL_checkstack(L, 32, op->name);
+  int boxes = op->inplace && lua_type(L, 1) == LUA_TUSERDATA ? 0 : op->n_named_out ? op->n_named_out : 1;
+  for (int i = 0; i < boxes; i++) sc__new_box(L, b);
   if (!read_all(&r)) {
     let_go(&r);
     return sc__raise_text(L, b, "%s", r.message);
@@ -340,19 +344,19 @@ int sc__call_op(lua_State *L, binding *b, const sc_opinfo *op) {
   sc_tensor *out[SC_MAX_OUTPUTS];
   int n = 0;
   sc_status s = sc__emit(b->ctx, op, r.in, r.n_in, r.attr, 1, out, &n);
-  if (s == SC_ENOMEM) {                                /* perhaps garbage holds the memory: one full collection, one more try */
-    lua_gc(L, LUA_GCCOLLECT);
-    b->now = L;
-    s = sc__emit(b->ctx, op, r.in, r.n_in, r.attr, 1, out, &n);
-  }
   let_go(&r);
   if (s != SC_OK) return sc__raise(L, b);
-  if (op->inplace && lua_type(L, 1) == LUA_TUSERDATA) {   /* the very same object comes back */
+  if (!boxes) {                                        /* the very same object comes back */
     for (int i = 0; i < n; i++) sc_tensor_release(out[i]);
     lua_pushvalue(L, 1);
+    sc_tensor *t = ((tensor_box *)lua_touserdata(L, 1))->t;
+    if (t->flags & SC_T_ANCHORED && t->ad) sc__script_anchor(L, t);
     return 1;
   }
-  for (int i = 0; i < n; i++) sc__push_tensor(L, b, out[i]);
+  lua_settop(L, r.top + (n < boxes ? n : boxes));
+  for (int i = 0; i < n && i < boxes; i++) ((tensor_box *)lua_touserdata(L, r.top + 1 + i))->t = out[i];   /* all safe, then the rest */
+  for (int i = 0; i < n && i < boxes; i++) sc__fill_box(L, b, r.top + 1 + i, out[i]);
+  for (int i = boxes; i < n; i++) sc__push_tensor(L, b, out[i]);
   return n;
 }
 
@@ -384,8 +388,8 @@ static int composite_call(lua_State *L) {
   binding *b = lua_touserdata(L, lua_upvalueindex(1));
   const sc_opinfo *op = lua_touserdata(L, lua_upvalueindex(2));
   reader r;
-  r.L = L; r.b = b; r.op = op; r.in = r.few; r.room_in = FEW; r.n_in = 0; r.n_made = 0; r.n_list = 0;
-  b->now = L;
+  r.L = L; r.b = b; r.top = lua_gettop(L); r.op = op; r.in = r.few; r.room_in = FEW; r.n_in = 0; r.n_made = 0; r.n_list = 0;
+  sc__set_now(L, b);
   for (int i = 0; i < SC_MAX_INPUTS; i++) r.few[i] = NULL;
   sc__attr_defaults(op, r.attr);
   luaL_checkstack(L, 48, op->name);

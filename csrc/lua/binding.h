@@ -11,12 +11,17 @@
 #include "../graph/graph.h"
 #include "../ops/ops.h"
 
-/* A coroutine inside sc.no_grad or sc.enable_grad. */
-typedef struct grad_block { lua_State *thread; bool enabled; uint64_t id; } grad_block;
+typedef enum block_kind { BLOCK_GRAD, BLOCK_SCOPE } block_kind;
+
+/* An open block of a coroutine: sc.no_grad, sc.enable_grad, sc.scope. */
+typedef struct script_block { lua_State *thread; uint64_t id; uint8_t kind; bool enabled; } script_block;
+
+/* A box that C alone holds (see script.c). */
+typedef struct script_pin { int64_t id; int count; } script_pin;
 
 typedef struct binding {
   sc_context *ctx;
-  lua_State *now;                  /* the state that is calling */
+  lua_State *now;                  /* the coroutine that is calling; kept alive by the registry */
   const void *tensor_meta;         /* identity of the tensors' metatable */
   const sc_opinfo *select_op, *getview_op;   /* what x[key] is made of */
   const void *newaxis, *ellipsis;  /* identities of sc.newaxis and sc.ellipsis */
@@ -24,19 +29,29 @@ typedef struct binding {
   char inside[512];                /* source prefix of lua/sconce: frames there are not the user's */
   size_t inside_length;
   struct { char *source; const char *file; bool internal; } place[16];   /* cache of locate */
-  grad_block block[128];
-  int n_blocks;
+  script_block *block;             /* open ones, in the order of opening */
+  int n_blocks, room_blocks, n_scopes;
   uint64_t block_ids;
-  int error_ref;                   /* registry: an error value on its way through C; LUA_NOREF: none */
-  int64_t hook_ids;
-  int scopes;                      /* sc.scope blocks open now */
+  bool any_born;                   /* a coroutine's mode at birth was noted */
+  bool error_pending;              /* an error value of the script is on its way through C */
+  int depth;                       /* functions of the script running inside C */
+  int64_t hook_ids;                /* of boxes */
+  int fresh;                       /* boxes made since the op began */
+  script_pin *pin;
+  size_t n_pins, room_pins;
+  bool unpinned;                   /* some have a count of 0 */
 } binding;
 
-typedef struct tensor_box { sc_tensor *t; } tensor_box;   /* t NULL: freed */
+/* A tensor's userdata. t NULL: freed. Its user value: the anchor of t's history (script.c), or, once freed, who did it. */
+typedef struct tensor_box { sc_tensor *t; } tensor_box;
 
-binding *sc__binding(lua_State *L);                        /* of this state, from the registry */
+binding *sc__binding(lua_State *L);                        /* of this state, from the registry; raises when the state is closing */
+binding *sc__binding_or_null(lua_State *L);
 /* Called first by every C function of the module: sets the gradient mode of the coroutine, pays the collector. */
 void sc__enter(lua_State *L, binding *b);
+/* L is the coroutine that calls. It stays known, and alive, when the call is over. */
+void sc__come_in(lua_State *L, binding *b);
+static inline void sc__set_now(lua_State *L, binding *b) { if (b->now != L) sc__come_in(L, b); }
 /* Raises the context's error, or a pending error value, at the user's line. */
 int sc__raise(lua_State *L, binding *b);
 /* Raises a message at the user's line. */
@@ -46,7 +61,12 @@ static inline void sc__check(lua_State *L, binding *b, sc_status s) { if (s != S
 /* The tensor at that place, borrowed; NULL when it is something else. Raises for a freed one. */
 sc_tensor *sc__test_tensor(lua_State *L, binding *b, int at);
 sc_tensor *sc__check_tensor(lua_State *L, binding *b, int at, const char *what);
-/* Takes t. */
+const char *sc__freed_text(lua_State *L, int at, char *out, size_t size);
+/* An empty box on the stack, to be filled with sc__fill_box: for results, so that nothing is held when Lua has no memory. */
+void sc__new_box(lua_State *L, binding *b);
+/* The box at `at` gets t (takes it). */
+void sc__fill_box(lua_State *L, binding *b, int at, sc_tensor *t);
+/* Takes t, also when Lua has no memory. */
 void sc__push_tensor(lua_State *L, binding *b, sc_tensor *t);
 void sc__push_scalar(lua_State *L, sc_dtype d, const void *at);
 bool sc__read_dtype(lua_State *L, int at, sc_dtype *out);
@@ -57,6 +77,22 @@ int sc__op_function(lua_State *L);
 int sc__call_op(lua_State *L, binding *b, const sc_opinfo *op);
 
 int sc__composite(lua_State *L);
+
+/* ---- block.c ---- */
+sc_status sc__block_open(binding *b, lua_State *L, block_kind kind, bool enabled, uint64_t *id);
+bool sc__block_close(binding *b, uint64_t id);             /* false: it was closed before */
+bool sc__grad_mode(binding *b, lua_State *L);
+void sc__scope_add(lua_State *L, binding *b);
+void sc__open_block(lua_State *L, binding *b);
+
+/* ---- script.c ---- */
+int64_t sc__script_box(lua_State *L, binding *b);
+/* The userdata on top, of an anchored t, gets its user value. Allocates nothing. */
+void sc__script_anchor(lua_State *L, sc_tensor *t);
+void sc__script_settle(lua_State *L, binding *b);
+void sc__script_parked(lua_State *L, binding *b);          /* pushes the error value on its way */
+void sc__open_script(lua_State *L, binding *b);
+void sc__close_script(binding *b);
 
 sc_location sc__lua_locate(void *user);
 /* Each adds its functions to the module table on top of the stack. */

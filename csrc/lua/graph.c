@@ -15,7 +15,7 @@ static sc_graph *check_graph(lua_State *L, int at) { return ((graph_box *)luaL_c
 /* core.graph() */
 static int graph_new(lua_State *L) {
   binding *b = sc__binding(L);
-  b->now = L;
+  sc__set_now(L, b);
   graph_box *box = lua_newuserdatauv(L, sizeof *box, 0);
   box->g = NULL;
   luaL_setmetatable(L, GRAPH);
@@ -33,7 +33,7 @@ static int graph_gc(lua_State *L) {
 /* g:input(name, shape, dtype or nil) */
 static int graph_input(lua_State *L) {
   binding *b = sc__binding(L);
-  b->now = L;
+  sc__set_now(L, b);
   sc_graph *g = check_graph(L, 1);
   const char *name = luaL_checkstring(L, 2);
   luaL_checktype(L, 3, LUA_TTABLE);
@@ -56,7 +56,7 @@ static int graph_input(lua_State *L) {
 
 static int graph_output(lua_State *L) {
   binding *b = sc__binding(L);
-  b->now = L;
+  sc__set_now(L, b);
   sc__check(L, b, sc_graph_output(check_graph(L, 1), luaL_checkstring(L, 2), sc__check_tensor(L, b, 3, "output")));
   return 0;
 }

@@ -1,4 +1,4 @@
-/* The module: making the binding, errors with the user's line, gradient mode per coroutine, and what the collector owes. */
+/* The module: making the binding, errors with the user's line, and what the collector owes. */
 #include "binding.h"
 
 #include <stdarg.h>
@@ -7,12 +7,21 @@
 #include <string.h>
 #include <time.h>
 
-static const char KEY = 0;               /* its address names the binding in the registry */
+static const char KEY = 0, NOW = 0;      /* their addresses name the binding and the calling coroutine in the registry */
 
-binding *sc__binding(lua_State *L) {
+binding *sc__binding_or_null(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &KEY);
   binding *b = lua_touserdata(L, -1);
   lua_pop(L, 1);
+  return b && b->ctx ? b : NULL;
+}
+
+/* Finalisers run in any order when the state closes: some may still call. */
+static void closed(lua_State *L) { luaL_error(L, "sconce: the Lua state is closing"); }
+
+binding *sc__binding(lua_State *L) {
+  binding *b = sc__binding_or_null(L);
+  if (!b) closed(L);
   return b;
 }
 
@@ -34,7 +43,7 @@ static int place_of(binding *b, const char *source) {
 
 sc_location sc__lua_locate(void *user) {
   binding *b = user;
-  lua_State *L = b->now;
+  lua_State *L = b->ctx ? b->now : NULL;
   lua_Debug ar;
   for (int level = 0; L && lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sl", &ar);
@@ -47,17 +56,15 @@ sc_location sc__lua_locate(void *user) {
 }
 
 static void push_where(lua_State *L, binding *b) {
-  b->now = L;
+  sc__set_now(L, b);
   sc_location l = sc__lua_locate(b);
   if (l.line) lua_pushfstring(L, "%s:%d: ", l.file, l.line);
   else lua_pushliteral(L, "");
 }
 
 int sc__raise(lua_State *L, binding *b) {
-  if (b->error_ref != LUA_NOREF) {
-    lua_rawgeti(L, LUA_REGISTRYINDEX, b->error_ref);
-    luaL_unref(L, LUA_REGISTRYINDEX, b->error_ref);
-    b->error_ref = LUA_NOREF;
+  if (b->error_pending) {
+    sc__script_parked(L, b);
     return lua_error(L);
   }
   push_where(L, b);
@@ -78,45 +85,6 @@ int sc__raise_text(lua_State *L, binding *b, const char *format, ...) {
   return lua_error(L);
 }
 
-/* ---- gradient mode ----
-** A block belongs to the coroutine that opened it. A coroutine without a block of its own has the mode of the innermost block
-** whose coroutine is not suspended: those are the ones it was resumed from. */
-
-static bool mode_of(binding *b, lua_State *L) {
-  for (int i = b->n_blocks - 1; i >= 0; i--) if (b->block[i].thread == L) return b->block[i].enabled;
-  for (int i = b->n_blocks - 1; i >= 0; i--) if (lua_status(b->block[i].thread) == LUA_OK) return b->block[i].enabled;
-  return true;
-}
-
-static int block_close(lua_State *L) {
-  uint64_t *id = lua_touserdata(L, 1);
-  binding *b = sc__binding(L);
-  for (int i = 0; b && i < b->n_blocks; i++) {
-    if (b->block[i].id != *id) continue;
-    memmove(&b->block[i], &b->block[i + 1], (size_t)(b->n_blocks - i - 1) * sizeof b->block[0]);
-    b->n_blocks--;
-    break;
-  }
-  return 0;
-}
-
-/* core.grad_block(enabled) -> a value to be closed */
-static int grad_block_open(lua_State *L) {
-  binding *b = sc__binding(L);
-  bool on = lua_toboolean(L, 1);
-  if (b->n_blocks == SC_COUNT(b->block)) return sc__raise_text(L, b, "no_grad: more than %d blocks are open", SC_COUNT(b->block));
-  uint64_t *id = lua_newuserdatauv(L, sizeof *id, 0);
-  *id = ++b->block_ids;
-  luaL_setmetatable(L, "sconce.grad_block");
-  b->block[b->n_blocks++] = (grad_block){L, on, *id};
-  return 1;
-}
-
-static int is_grad_enabled(lua_State *L) {
-  lua_pushboolean(L, mode_of(sc__binding(L), L));
-  return 1;
-}
-
 /* ---- the collector ----
 ** Lua sees a tensor as a few bytes. What was allocated since the last look is told to it as debt, scaled so that a cycle is due
 ** when as much garbage may have gathered as is alive (at least 8 MB): memory stays within about twice the live size, and a large
@@ -135,10 +103,19 @@ static void pay(lua_State *L, binding *b) {
   lua_gc(L, LUA_GCSTEP, kb > 0 ? kb : 1);
 }
 
-void sc__enter(lua_State *L, binding *b) {
+void sc__come_in(lua_State *L, binding *b) {
+  lua_pushthread(L);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &NOW);
   b->now = L;
-  b->ctx->grad_enabled = b->n_blocks == 0 || mode_of(b, L);
-  if (b->ctx->charged > LOOK_EVERY) pay(L, b);
+}
+
+void sc__enter(lua_State *L, binding *b) {
+  if (SC_UNLIKELY(!b->ctx)) closed(L);
+  sc__set_now(L, b);
+  if (b->ctx->charged > LOOK_EVERY) { pay(L, b); sc__set_now(L, b); }
+  if (SC_UNLIKELY(b->fresh || b->unpinned)) sc__script_settle(L, b);
+  if (!b->depth) b->error_pending = false;
+  b->ctx->grad_enabled = (b->n_blocks == 0 && !b->any_born) || sc__grad_mode(b, L);
 }
 
 /* ---- settings ---- */
@@ -186,8 +163,13 @@ static int memory_allocated(lua_State *L) { lua_pushinteger(L, atomic_load(&sc__
 static int binding_gc(lua_State *L) {
   binding *b = lua_touserdata(L, 1);
   for (int i = 0; i < SC_COUNT(b->place); i++) free(b->place[i].source);
-  if (b->ctx) { b->ctx->locate = NULL; b->ctx->script_hook = NULL; b->ctx->script_backward = NULL; sc_context_free(b->ctx); }
+  sc_context *ctx = b->ctx;
+  if (!ctx) return 0;
+  ctx->locate = NULL;
+  sc__close_script(b);
+  sc__release(ctx, b->block, (size_t)b->room_blocks * sizeof *b->block);
   b->ctx = NULL;
+  sc_context_free(ctx);
   return 0;
 }
 
@@ -244,15 +226,14 @@ static int op_names(lua_State *L) {
 
 static const luaL_Reg FUNCTIONS[] = {
   {"set_inside", set_inside}, {"manual_seed", manual_seed}, {"set_num_threads", set_num_threads}, {"get_num_threads", get_num_threads},
-  {"set_memory_limit", set_memory_limit}, {"stats", stats}, {"now", now}, {"memory_allocated", memory_allocated}, {"grad_block", grad_block_open},
-  {"is_grad_enabled", is_grad_enabled}, {"op_info", op_info}, {"op_names", op_names}, {"composite", sc__composite}, {NULL, NULL}};
+  {"set_memory_limit", set_memory_limit}, {"stats", stats}, {"now", now}, {"memory_allocated", memory_allocated},
+  {"op_info", op_info}, {"op_names", op_names}, {"composite", sc__composite}, {NULL, NULL}};
 
 SC_API int luaopen_sconce_core(lua_State *L);
 SC_API int luaopen_sconce_core(lua_State *L) {
   luaL_checkversion(L);
   binding *b = lua_newuserdatauv(L, sizeof *b, 0);
   memset(b, 0, sizeof *b);
-  b->error_ref = LUA_NOREF;
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, binding_gc);
   lua_setfield(L, -2, "__gc");
@@ -262,14 +243,12 @@ SC_API int luaopen_sconce_core(lua_State *L) {
   b->ctx->locate = sc__lua_locate;
   b->ctx->locate_user = b;
   lua_rawsetp(L, LUA_REGISTRYINDEX, &KEY);
-  luaL_newmetatable(L, "sconce.grad_block");
-  lua_pushcfunction(L, block_close);
-  lua_setfield(L, -2, "__close");
-  lua_pushcfunction(L, block_close);
-  lua_setfield(L, -2, "__gc");
-  lua_pop(L, 1);
+  lua_pushthread(L);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &NOW);
   lua_newtable(L);
   luaL_setfuncs(L, FUNCTIONS, 0);
+  sc__open_script(L, b);
+  sc__open_block(L, b);
   sc__open_tensor(L, b);
   add_ops(L, b);
   sc__open_autograd(L, b);

@@ -1,34 +1,71 @@
 /* Tensors as userdata: making them from Lua's values and bytes, their properties, reading them back.
 **
-** The box has one user value, for what belongs to the tensor on the script's side (hooks; see autograd.c). */
+** The box has one user value, for what belongs to the tensor on the script's side (see script.c). */
 #include "binding.h"
 
 #include <stdio.h>
 #include <string.h>
 
-sc_tensor *sc__test_tensor(lua_State *L, binding *b, int at) {
-  if (lua_type(L, at) != LUA_TUSERDATA || !lua_getmetatable(L, at)) return NULL;
+static bool is_box(lua_State *L, binding *b, int at) {
+  if (lua_type(L, at) != LUA_TUSERDATA || !lua_getmetatable(L, at)) return false;
   bool tensor = lua_topointer(L, -1) == b->tensor_meta;
   lua_pop(L, 1);
-  if (!tensor) return NULL;
+  return tensor;
+}
+
+/* "the tensor has been freed (a float32 tensor of shape {2}, freed at x.lua:3)" */
+const char *sc__freed_text(lua_State *L, int at, char *out, size_t size) {
+  int type = lua_getiuservalue(L, at, 1);
+  if (type == LUA_TSTRING) snprintf(out, size, "the tensor has been freed (%s)", lua_tostring(L, -1));
+  else snprintf(out, size, "the tensor has been freed%s", type == LUA_TBOOLEAN ? " (its scope has ended)" : "");
+  lua_pop(L, 1);
+  return out;
+}
+
+static sc_tensor *box_tensor(lua_State *L, binding *b, int at, const char *what) {
+  if (!is_box(L, b, at)) return NULL;
   sc_tensor *t = ((tensor_box *)lua_touserdata(L, at))->t;
-  if (!t) sc__raise_text(L, b, "the tensor has been freed");
+  char text[400];
+  if (!t) sc__raise_text(L, b, "%s%s%s", what ? what : "", what ? ": " : "", sc__freed_text(L, at, text, sizeof text));
   return t;
 }
 
+sc_tensor *sc__test_tensor(lua_State *L, binding *b, int at) { return box_tensor(L, b, at, NULL); }
+
 sc_tensor *sc__check_tensor(lua_State *L, binding *b, int at, const char *what) {
-  sc_tensor *t = sc__test_tensor(L, b, at);
+  sc_tensor *t = box_tensor(L, b, at, what);
   if (!t) sc__raise_text(L, b, "%s: argument %d: expected a tensor, got %s", what, at, luaL_typename(L, at));
   return t;
 }
 
-/* Takes t, also when Lua has no memory for the box: the box is made first, empty. */
-void sc__push_tensor(lua_State *L, binding *b, sc_tensor *t) {
-  if (!t) { lua_pushnil(L); return; }
+void sc__new_box(lua_State *L, binding *b) {
   tensor_box *box = lua_newuserdatauv(L, sizeof *box, 1);
-  box->t = t;
+  box->t = NULL;
   lua_rawgeti(L, LUA_REGISTRYINDEX, b->tensor_ref);
   lua_setmetatable(L, -2);
+}
+
+static int new_box(lua_State *L) {
+  sc__new_box(L, lua_touserdata(L, 1));
+  return 1;
+}
+
+void sc__fill_box(lua_State *L, binding *b, int at, sc_tensor *t) {
+  ((tensor_box *)lua_touserdata(L, at))->t = t;
+  bool anchored = t->flags & SC_T_ANCHORED && t->ad;
+  if (SC_LIKELY(!anchored && !b->n_scopes)) return;
+  lua_pushvalue(L, at);
+  if (anchored) sc__script_anchor(L, t);
+  if (b->n_scopes) sc__scope_add(L, b);
+  lua_pop(L, 1);
+}
+
+void sc__push_tensor(lua_State *L, binding *b, sc_tensor *t) {
+  if (!t) { lua_pushnil(L); return; }
+  lua_pushcfunction(L, new_box);
+  lua_pushlightuserdata(L, b);
+  if (lua_pcall(L, 1, 1, 0) != LUA_OK) { sc_tensor_release(t); lua_error(L); }
+  sc__fill_box(L, b, -1, t);
 }
 
 void sc__push_scalar(lua_State *L, sc_dtype d, const void *at) {
@@ -270,11 +307,32 @@ static int is_contiguous(lua_State *L) {
   return 1;
 }
 
+/* __gc. Upvalue: the metatable. Needs no binding: it may be gone when the state closes. */
 static int release(lua_State *L) {
+  if (!lua_getmetatable(L, 1) || !lua_rawequal(L, -1, lua_upvalueindex(1))) return 0;
   tensor_box *box = lua_touserdata(L, 1);
   sc_tensor *t = box->t;
   box->t = NULL;
   sc_tensor_release(t);
+  return 0;
+}
+
+/* t:free(), and `local t <close>`: at once; whoever uses it later is told where it was freed. */
+static int free_tensor(lua_State *L) {
+  binding *b = lua_touserdata(L, lua_upvalueindex(1));
+  if (!is_box(L, b, 1)) return sc__raise_text(L, b, "free: argument 1: expected a tensor, got %s", luaL_typename(L, 1));
+  tensor_box *box = lua_touserdata(L, 1);
+  sc_tensor *t = box->t;
+  box->t = NULL;
+  if (!t) return 0;
+  char shape[200], text[400];
+  sc__set_now(L, b);
+  sc_location l = sc__lua_locate(b);
+  snprintf(text, sizeof text, "a %s tensor of shape %s, freed at %s:%d", sc_dtype_name((sc_dtype)t->dtype),
+           sc__shape_text(t->ndim, t->dim, shape, sizeof shape), l.line ? l.file : "?", l.line);
+  sc_tensor_release(t);
+  lua_pushstring(L, text);
+  lua_setiuservalue(L, 1, 1);
   return 0;
 }
 
@@ -319,12 +377,13 @@ static int get(lua_State *L) {
   else if (strcmp(name, "dtype") == 0) lua_pushstring(L, sc_dtype_name((sc_dtype)t->dtype));
   else if (strcmp(name, "requires_grad") == 0) lua_pushboolean(L, sc_requires_grad(t));
   else if (strcmp(name, "ndim") == 0) lua_pushinteger(L, t->ndim);
-  else if (strcmp(name, "is_leaf") == 0) lua_pushboolean(L, !(t->ad && t->ad->node));
+  else if (strcmp(name, "is_leaf") == 0) lua_pushboolean(L, t->flags & SC_T_REQUIRES || !sc_requires_grad(t));
   else if (strcmp(name, "grad") == 0) {
     sc_tensor *g = sc_grad_of(t);
     sc__push_tensor(L, b, g ? sc_tensor_retain(g) : NULL);
   } else if (strcmp(name, "grad_fn") == 0) {
     sc_edge e = {NULL, 0};
+    sc__enter(L, b);
     if (!(t->flags & SC_T_REQUIRES)) sc__check(L, b, sc__edge_of(t, &e));
     if (e.node) lua_pushfstring(L, "<%s>", e.node->op ? e.node->op->name : "custom function"); else lua_pushnil(L);
   } else {
@@ -345,8 +404,11 @@ static int set(lua_State *L) {
     sc_tensor *g = lua_isnil(L, 3) ? NULL : sc__check_tensor(L, b, 3, "grad");
     if (g && (g->ndim != t->ndim || memcmp(g->dim, t->dim, (size_t)t->ndim * 8) != 0 || g->dtype != t->dtype))
       return sc__raise_text(L, b, "grad: the gradient must have the tensor's shape and dtype");
+    if (g == t) return sc__raise_text(L, b, "grad: a tensor cannot be its own gradient");
     if (!g && !t->ad) return 0;
+    sc__enter(L, b);
     if (!sc__autograd(t)) return sc__raise(L, b);
+    if (g && g->ad) sc__check(L, b, sc__node_pin(g->ad->node));
     if (g) sc_tensor_retain(g);
     if (b->ctx->tracing) b->ctx->grad_changes(t);
     sc_tensor_release(t->ad->grad);
@@ -376,13 +438,12 @@ static int is_symbolic(lua_State *L) {
 }
 
 static const luaL_Reg METHODS[] = {{"item", item}, {"totable", totable}, {"tolist", totable}, {"tostring_bytes", tostring_bytes}, {"size", size},
-  {"stride", stride}, {"dim", dim}, {"numel", numel}, {"is_contiguous", is_contiguous}, {"free", release}, {NULL, NULL}};
+  {"stride", stride}, {"dim", dim}, {"numel", numel}, {"is_contiguous", is_contiguous}, {"free", free_tensor}, {NULL, NULL}};
 static const luaL_Reg FUNCTIONS[] = {{"tensor", tensor_new}, {"from_string", from_string}, {"set_data", set_data}, {"is_symbolic", is_symbolic}, {NULL, NULL}};
 
 static int is_tensor(lua_State *L) {
   binding *b = sc__binding(L);
-  bool tensor = lua_type(L, 1) == LUA_TUSERDATA && lua_getmetatable(L, 1) && lua_topointer(L, -1) == b->tensor_meta;
-  lua_pushboolean(L, tensor);
+  lua_pushboolean(L, is_box(L, b, 1));
   return 1;
 }
 
@@ -401,8 +462,8 @@ void sc__open_tensor(lua_State *L, binding *b) {
   lua_pushvalue(L, -1);
   b->tensor_ref = luaL_ref(L, LUA_REGISTRYINDEX);
   int meta = lua_gettop(L);
-  lua_pushcfunction(L, release); lua_setfield(L, meta, "__gc");
-  lua_pushcfunction(L, release); lua_setfield(L, meta, "__close");
+  lua_pushvalue(L, meta); lua_pushcclosure(L, release, 1); lua_setfield(L, meta, "__gc");
+  lua_pushlightuserdata(L, b); lua_pushcclosure(L, free_tensor, 1); lua_setfield(L, meta, "__close");
   lua_pushlightuserdata(L, b); lua_pushvalue(L, methods); lua_pushvalue(L, properties);
   lua_pushcclosure(L, get, 3); lua_setfield(L, meta, "__index");
   lua_pushlightuserdata(L, b); lua_pushcclosure(L, set, 1); lua_setfield(L, meta, "__newindex");

@@ -67,23 +67,13 @@ function sc.tensor(value, options)
   return t
 end
 
---- Calls fn with gradients off, for this coroutine, whatever happens inside.
-function sc.no_grad(fn, ...)
-  local _ <close> = core.grad_block(false)
-  return fn(...)
-end
-
---- Calls fn with gradients on, for this coroutine.
-function sc.enable_grad(fn, ...)
-  local _ <close> = core.grad_block(true)
-  return fn(...)
-end
-
 --- A training run's state in one file, and back: see lua/sconce/checkpoint.lua.
 function sc.save_checkpoint(...) return require("sconce.checkpoint").save(...) end
 function sc.load_checkpoint(...) return require("sconce.checkpoint").load(...) end
 
 package.loaded["sconce"] = sc -- the files below want it
+
+require "sconce.autograd"
 
 -- Ops written in Lua, a file a family.
 for _, family in ipairs {
