@@ -233,7 +233,7 @@ static sc_status stand_in(const sc_edge *e, sc_tensor **out) {
   const int64_t *shape = e->node->out_shape[e->slot];
   sc_meta m;
   sc__meta_set(&m, (sc_dtype)shape[0], (int)shape[1], shape + 2);
-  SC_TRY(sc__tensor_symbolic(e->node->ctx, &m, out));
+  SC_TRY(sc__tensor_symbolic(e->node->ctx, &m, NULL, NULL, out));
   if (!sc__autograd(*out)) { sc_tensor_release(*out); return SC_ENOMEM; }
   sc__attach(*out, e->node, e->slot);
   sc__anchor_set(*out, e->node->anchor);

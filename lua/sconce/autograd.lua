@@ -190,7 +190,7 @@ local function own_arguments(args, recorded)
   for i = 1, args.n do
     own[i] = args[i]
     if core.is_tensor(args[i]) and args[i].requires_grad then
-      own[i] = recorded and args[i]:alias() or args[i]:detach():requires_grad_()
+      own[i] = recorded and args[i]:view(args[i].shape) or args[i]:detach():requires_grad_()
       inputs[#inputs + 1], at[#at + 1] = own[i], i
     end
   end
@@ -257,8 +257,9 @@ local function with_element(x, j, delta)
 end
 
 local function float_results(fn, inputs)
-  local out = {}
-  for _, y in ipairs(table.pack(fn(table.unpack(inputs)))) do
+  local out, results = {}, table.pack(fn(table.unpack(inputs)))
+  for i = 1, results.n do
+    local y = results[i]
     if core.is_tensor(y) and y.dtype:find("float", 1, true) then out[#out + 1] = y end
   end
   return out
