@@ -26,8 +26,8 @@ end
 local births = setmetatable({}, { __close = function()
   open = open - 1
   if open > 0 then return end
-  if coroutine.create == create.ours then coroutine.create = create.theirs end
-  if coroutine.wrap == wrap.ours then coroutine.wrap = wrap.theirs end
+  if coroutine.create == create.ours then coroutine.create = create.theirs end -- luacheck: ignore 122
+  if coroutine.wrap == wrap.ours then coroutine.wrap = wrap.theirs end -- luacheck: ignore 122
 end })
 
 local function watch_births()
@@ -35,7 +35,7 @@ local function watch_births()
   if open > 1 then return births end
   create, wrap = { theirs = coroutine.create }, { theirs = coroutine.wrap }
   create.ours, wrap.ours = noting(coroutine.create), noting(coroutine.wrap)
-  coroutine.create, coroutine.wrap = create.ours, wrap.ours
+  coroutine.create, coroutine.wrap = create.ours, wrap.ours -- luacheck: ignore 122
   return births
 end
 
@@ -60,7 +60,9 @@ function sc.enable_grad(fn, ...) return mode_block(true, fn, ...) end
 --- The same with the mode as an argument.
 ---@param enabled boolean
 function autograd.set_grad_enabled(enabled, fn, ...)
-  if type(enabled) ~= "boolean" then fault.raise("set_grad_enabled", "argument 1: expected true or false, got %s", fault.describe(enabled)) end
+  if type(enabled) ~= "boolean" then
+    fault.raise("set_grad_enabled", "argument 1: expected true or false, got %s", fault.describe(enabled))
+  end
   return mode_block(enabled, fn, ...)
 end
 
@@ -331,7 +333,8 @@ function autograd.gradcheck(fn, inputs, options)
         for e, numeric in ipairs(column[out]) do
           local row = rows[out][e][k]
           local analytic = row and row[j] or 0.0
-          if not (math.abs(analytic - numeric) <= o.atol + o.rtol * math.abs(numeric)) then
+          local near = math.abs(analytic - numeric) <= o.atol + o.rtol * math.abs(numeric) -- false for NaN
+          if not near then
             fault.raise("gradcheck", "result %d, element %d, by input %d, element %d: the gradient is %.8g, the difference says %.8g",
               out, e, i, j, analytic, numeric)
           end
