@@ -30,7 +30,19 @@ enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112, WARM_SIZE = 304 };
 extern const sc_gemv_kernels sc__gemv_f32_base, sc__gemv_f64_base;
 #if defined(__x86_64__)
 extern const sc_gemv_kernels sc__gemv_f32_avx2, sc__gemv_f64_avx2, sc__gemv_f32_avx512, sc__gemv_f64_avx512;
+void sc__gemm_i64_avx2(const sc_gemm *g, int64_t row, int64_t end);
+void sc__gemm_i64_avx512(const sc_gemm *g, int64_t row, int64_t end);
 #endif
+void sc__gemm_i64_base(const sc_gemm *g, int64_t row, int64_t end);
+
+static void (*integer_kernel(sc_isa isa))(const sc_gemm *, int64_t, int64_t) {
+#if defined(__x86_64__)
+  if (isa == SC_ISA_AVX512) return sc__gemm_i64_avx512;
+  if (isa == SC_ISA_AVX2) return sc__gemm_i64_avx2;
+#endif
+  (void)isa;
+  return sc__gemm_i64_base;
+}
 
 static const sc_gemv_kernels *vector_kernels(sc_isa isa, sc_dtype type) {
 #if defined(__x86_64__)
@@ -69,6 +81,8 @@ sc_status sc__blas_ready(sc_context *ctx, int threads) {
   }
   if (threads <= ctx->blas_warm || sc__in_worker()) return SC_OK;
   if (threads > 1) threads = sc__thread_count(ctx);
+  if (threads <= ctx->blas_warm) return SC_OK;
+  if (threads > 1 && probe(ctx, threads) != SC_OK) threads = 1;   /* then products stay on one thread */
   if (threads <= ctx->blas_warm) return SC_OK;
   SC_TRY(probe(ctx, threads));
   size_t square = (size_t)WARM_SIZE * WARM_SIZE, bytes = (2 + (size_t)threads) * square * sizeof(float);
@@ -111,7 +125,7 @@ double sc__gemm_cost(const sc_gemm *g) {
     case BLAS: return 100 + f * (g->type == SC_FLOAT32 ? 0.015 : 0.03);
     case ROWS: case COLUMNS: return 30 + f * (g->type == SC_FLOAT32 ? 0.1 : 0.2);
     case OUTER: return 30 + f * (g->type == SC_FLOAT32 ? 0.2 : 0.4);
-    case INTEGER: return 30 + f * 0.7;
+    case INTEGER: return 30 + f * 0.2;
     default: return 30;
   }
 }
@@ -131,36 +145,9 @@ sc_status sc__gemm_ready(sc_context *ctx, const sc_gemm *g) {
   return sc__blas_ready(ctx, 0);
 }
 
-/* ---- integers ---- */
-
-enum { KB = 64, NB = 32 };
-
-/* Blocks of b: a [KB, NB] piece stays in the L1 cache, turned round first when it is stored transposed. */
-static void integers(const sc_gemm *g, int64_t row, int64_t end) {
-  const uint64_t *a = g->a, *b = g->b;
-  uint64_t *c = g->c, turned[KB * NB];
-  for (int64_t i = row; i < end; i++) memset(c + i * g->ldc, 0, (size_t)g->n * 8);
-  for (int64_t p0 = 0; p0 < g->k; p0 += KB)
-    for (int64_t j0 = 0; j0 < g->n; j0 += g->tb ? NB : g->n) {
-      int64_t kb = g->k - p0 < KB ? g->k - p0 : KB, nb = !g->tb ? g->n : g->n - j0 < NB ? g->n - j0 : NB, ld = g->tb ? NB : g->ldb;
-      const uint64_t *piece = b + p0 * g->ldb + j0;
-      if (g->tb) {
-        for (int64_t j = 0; j < nb; j++) for (int64_t p = 0; p < kb; p++) turned[p * NB + j] = b[(j0 + j) * g->ldb + p0 + p];
-        piece = turned;
-      }
-      for (int64_t i = row; i < end; i++) {
-        uint64_t *d = c + i * g->ldc + j0;
-        for (int64_t p = 0; p < kb; p++) {
-          uint64_t v = g->ta ? a[(p0 + p) * g->lda + i] : a[i * g->lda + p0 + p];
-          for (int64_t j = 0; j < nb; j++) d[j] += v * piece[p * ld + j];
-        }
-      }
-    }
-}
-
 /* ---- running ---- */
 
-typedef struct job { const sc_gemm *g; const sc_gemv_kernels *v; size_t size; } job;
+typedef struct job { const sc_gemm *g; const sc_gemv_kernels *v; size_t size; void (*integers)(const sc_gemm *, int64_t, int64_t); } job;
 
 #define AT(base, elements) ((const char *)(base) + (elements) * (int64_t)j->size)
 
@@ -184,7 +171,7 @@ static void blas_columns(void *arg, int64_t begin, int64_t end) {
   part.n = end - begin;
   part.b = AT(part.b, part.tb ? begin * part.ldb : begin);
   part.c = (char *)part.c + begin * (int64_t)j->size;
-  blas_rows(&(job){&part, j->v, j->size}, 0, part.m);
+  blas_rows(&(job){&part, j->v, j->size, NULL}, 0, part.m);
 }
 
 static void vector_rows(void *arg, int64_t begin, int64_t end) {
@@ -217,7 +204,7 @@ static void outer_rows(void *arg, int64_t begin, int64_t end) {
 
 #undef AT
 
-static void integer_rows(void *arg, int64_t begin, int64_t end) { integers(((const job *)arg)->g, begin, end); }
+static void integer_rows(void *arg, int64_t begin, int64_t end) { ((const job *)arg)->integers(((const job *)arg)->g, begin, end); }
 
 /* An empty sum: beta * c. */
 static void zero_rows(const sc_gemm *g) {
@@ -230,6 +217,8 @@ static void zero_rows(const sc_gemm *g) {
     }
 }
 
+bool sc__blas_parallel(sc_context *ctx) { return ctx->threads > 1 && ctx->blas_warm > 1 && ctx->blas_warm >= sc__thread_count(ctx); }
+
 /* Pieces of [0, n), one per thread and as equal as multiples of `unit` allow: BLAS packs the other operand again for each piece. */
 static void split(sc_context *ctx, int64_t n, int64_t unit, double cost, sc_range_fn fn, const job *j) {
   if (cost < PARALLEL_ABOVE || ctx->threads <= 1) { fn((void *)(uintptr_t)j, 0, n); return; }
@@ -239,11 +228,12 @@ static void split(sc_context *ctx, int64_t n, int64_t unit, double cost, sc_rang
 }
 
 void sc__gemm_run(sc_context *ctx, const sc_gemm *g) {
-  job j = {g, NULL, sc_dtype_size(g->type)};
+  job j = {g, NULL, sc_dtype_size(g->type), integer_kernel(ctx->isa)};
   shape s = shape_of(g);
   if (s == BLAS) {
     double cost = sc__gemm_cost(g);
-    if (cost < PARALLEL_ABOVE || ctx->threads <= 1 || g->m >= g->n || g->m >= 32 * (int64_t)ctx->threads) split(ctx, g->m, 16, cost, blas_rows, &j);
+    if (cost < PARALLEL_ABOVE || !sc__blas_parallel(ctx)) blas_rows(&j, 0, g->m);
+    else if (g->m >= g->n || g->m >= 32 * (int64_t)ctx->threads) split(ctx, g->m, 16, cost, blas_rows, &j);
     else split(ctx, g->n, 16, cost, blas_columns, &j);
     return;
   }
@@ -278,5 +268,5 @@ void sc__gemm_i64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const int64
   sc_gemm g = {SC_INT64, ta, tb, m, n, k, 1, 0, a, lda, b, ldb, c, ldc};
   if (m == 0 || n == 0) return;
   if (k == 0) zero_rows(&g);
-  else integers(&g, 0, m);
+  else integer_kernel(sc__cpu_isa())(&g, 0, m);
 }

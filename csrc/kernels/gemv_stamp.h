@@ -5,6 +5,8 @@
 **   columns  y[j] = sum over p of x[p] * b[p, j]       a row of the matrix per term
 **   outer    c[i, j] = a[i] * b[j]
 ** each times alpha, with beta * y added (beta 0: y is not read). Every result is summed in one order that depends on the sizes only. */
+#include <string.h>
+
 #define GV_CAT3_(a, b, c) a##_##b##_##c
 #define GV_CAT3(a, b, c) GV_CAT3_(a, b, c)
 
@@ -77,6 +79,40 @@ GV_STAMP(double, GV_CAT3(gv, double, ISA), 8)
 
 const sc_gemv_kernels GV_CAT3(sc__gemv, f32, ISA) = {GV_CAT3(rows, float, ISA), GV_CAT3(columns, float, ISA), GV_CAT3(outer, float, ISA)};
 const sc_gemv_kernels GV_CAT3(sc__gemv, f64, ISA) = {GV_CAT3(rows, double, ISA), GV_CAT3(columns, double, ISA), GV_CAT3(outer, double, ISA)};
+
+/* Rows [row, end) of c = a b in integers that wrap. A [64, 32] block of b stays in the L1 cache, turned round first when it is stored
+** transposed; four rows of it are added at a time. */
+void GV_CAT3(sc__gemm, i64, ISA)(const sc_gemm *g, int64_t row, int64_t end);
+void GV_CAT3(sc__gemm, i64, ISA)(const sc_gemm *g, int64_t row, int64_t end) {
+  enum { KB = 64, NB = 32 };
+  const uint64_t *a = g->a, *b = g->b;
+  uint64_t *c = g->c, turned[KB * NB];
+  for (int64_t i = row; i < end; i++) memset(c + i * g->ldc, 0, (size_t)g->n * 8);
+  for (int64_t p0 = 0; p0 < g->k; p0 += KB)
+    for (int64_t j0 = 0; j0 < g->n; j0 += g->tb ? NB : 512) {
+      int64_t most = g->tb ? NB : 512, kb = g->k - p0 < KB ? g->k - p0 : KB, nb = g->n - j0 < most ? g->n - j0 : most, ld = g->tb ? NB : g->ldb;
+      const uint64_t *piece = b + p0 * g->ldb + j0;
+      if (g->tb) {
+        for (int64_t j = 0; j < nb; j++) for (int64_t p = 0; p < kb; p++) turned[p * NB + j] = b[(j0 + j) * g->ldb + p0 + p];
+        piece = turned;
+      }
+      for (int64_t i = row; i < end; i++) {
+        uint64_t *restrict d = c + i * g->ldc + j0;
+        const uint64_t *ai = g->ta ? a + p0 * g->lda + i : a + i * g->lda + p0;
+        int64_t step = g->ta ? g->lda : 1, p = 0;
+        for (; p + 4 <= kb; p += 4) {
+          const uint64_t *r0 = piece + p * ld, *r1 = r0 + ld, *r2 = r1 + ld, *r3 = r2 + ld;
+          uint64_t v0 = ai[p * step], v1 = ai[(p + 1) * step], v2 = ai[(p + 2) * step], v3 = ai[(p + 3) * step];
+          for (int64_t j = 0; j < nb; j++) d[j] += v0 * r0[j] + v1 * r1[j] + v2 * r2[j] + v3 * r3[j];
+        }
+        for (; p < kb; p++) {
+          const uint64_t *r0 = piece + p * ld;
+          uint64_t v0 = ai[p * step];
+          for (int64_t j = 0; j < nb; j++) d[j] += v0 * r0[j];
+        }
+      }
+    }
+}
 #undef GV_STAMP
 #undef GV_CAT3
 #undef GV_CAT3_

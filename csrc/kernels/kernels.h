@@ -98,6 +98,8 @@ void sc__gemm_i64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const int64
                   int64_t *c, int64_t ldc);
 /* Before anything else of OpenBLAS (LAPACK): its memory is there on `threads` threads at once, and it will not ask for more. */
 sc_status sc__blas_ready(sc_context *ctx, int threads);
+/* Whether products may run on all threads at once: false when there was too little address space for that. */
+bool sc__blas_parallel(sc_context *ctx);
 
 /* Products with a vector (kernels/gemv_stamp.h), per instruction set. */
 typedef struct sc_gemv_kernels {

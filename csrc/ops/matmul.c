@@ -141,6 +141,7 @@ static sc_status multiply(sc_context *ctx, sc_dtype type, matrix *a, matrix *b, 
     return SC_OK;
   }
   if (ctx->threads > 1 && cost * (double)batches > 100e3) SC_TRY(sc__blas_ready(ctx, ctx->threads));
+  if (!sc__blas_parallel(ctx)) { batch_piece(&j, 0, batches); return SC_OK; }
   sc__parallel(ctx, batches, 1, cost, batch_piece, &j);
   return SC_OK;
 }
