@@ -515,6 +515,8 @@ sc_status sc__backward(sc_context *ctx, sc_tensor **ys, sc_tensor **dys, int n_y
   if (!edges) return sc__no_memory(ctx, bytes);
   w.input_edge = edges + n_ys;
   bool was = ctx->grad_enabled;
+  struct sc_graph *tracing = ctx->tracing;
+  for (int i = 0; i < n_ys && !ctx->tracing; i++) ctx->tracing = ys[i]->graph;   /* the seed belongs into the graph as well */
   ctx->walks++;
   for (int i = 0; i < n_inputs; i++) grads[i] = NULL;
   sc_status s = find_edges(&w, ys, n_ys, inputs, edges);
@@ -532,6 +534,7 @@ sc_status sc__backward(sc_context *ctx, sc_tensor **ys, sc_tensor **dys, int n_y
   sc_status put = put_gradients(&w, s == SC_OK);
   if (s == SC_OK) s = put;
   ctx->grad_enabled = was;
+  ctx->tracing = tracing;
   ctx->walks--;
   give_back(&w);
   sc__release(ctx, w.heap, w.room * sizeof *w.heap);

@@ -99,6 +99,8 @@ struct sc_context {
   bool burying, reclaiming;
   int walks;                    /* reverse walks going on, one inside the other */
   struct sc_graph *tracing;     /* every op is recorded into it, also those of tensors with data; NULL: none */
+  struct sc_graph *building;    /* the graph with symbolic sizes that is being built by hand; NULL: none */
+  bool (*symbolic_size)(int64_t size);                     /* graph: the number stands for a size that is not known yet */
   void (*grad_changes)(struct sc_tensor *leaf);            /* graph: a leaf's gradient is about to change while tracing */
 
   uint64_t sequence;            /* of tape nodes */

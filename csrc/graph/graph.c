@@ -31,6 +31,7 @@ sc_graph *sc__graph_retain(sc_graph *g) { g->refs++; return g; }
 void sc_graph_release(sc_graph *g) {
   if (!g || --g->refs > 0) return;
   sc_context *ctx = g->ctx;
+  if (ctx->building == g) ctx->building = NULL;
   for (size_t i = 0; i < g->n_values; i++) {
     sc_tensor_release(g->value[i].captured);
     sc__release(ctx, g->value[i].dim, (size_t)g->value[i].ndim * 16);
@@ -53,9 +54,9 @@ void sc_graph_release(sc_graph *g) {
 static sc_status add_value(sc_graph *g, sc_value_kind kind, sc_dtype dtype, int ndim, const int64_t *dim, const int64_t *stride, int32_t *out) {
   SC_TRY(more(g->ctx, &g->value, &g->room_values, g->n_values, sizeof *g->value));
   sc_value v = {.kind = (uint8_t)kind, .node = -1, .dtype = (uint8_t)dtype, .ndim = (uint8_t)ndim, .root = (int32_t)g->n_values};
+  v.dim = sc__alloc(g->ctx, (size_t)ndim * 16);        /* also for none, so that it can be compared */
+  if (!v.dim) return sc__no_memory(g->ctx, (size_t)ndim * 16);
   if (ndim) {
-    v.dim = sc__alloc(g->ctx, (size_t)ndim * 16);
-    if (!v.dim) return sc__no_memory(g->ctx, (size_t)ndim * 16);
     memcpy(v.dim, dim, (size_t)ndim * 8);
     if (stride) memcpy(v.dim + ndim, stride, (size_t)ndim * 8);
     else sc__contiguous_strides(ndim, dim, v.dim + ndim);
@@ -83,6 +84,7 @@ sc_status sc_graph_input(sc_graph *g, const char *name, sc_dtype dtype, int ndim
   SC_TRY(more(g->ctx, &g->input, &g->room_inputs, g->n_inputs, sizeof *g->input));
   SC_TRY(add_value(g, SC_VALUE_INPUT, dtype, ndim, shape, NULL, &v));
   g->value[v].name = text;
+  for (int i = 0; i < ndim; i++) if (sc__is_symbolic_size(shape[i])) g->ctx->building = g;
   sc__meta_set(&m, dtype, ndim, shape);
   SC_TRY(symbolic(g, v, &m, NULL, NULL, out));
   g->input[g->n_inputs++] = v;
@@ -131,6 +133,7 @@ static sc_status trace(sc_call *c) {
   sc_context *ctx = c->ctx;
   sc_graph *g = ctx->tracing;
   for (int i = 0; i < c->n_in && !g; i++) if (c->in[i] && c->in[i]->graph) g = c->in[i]->graph;
+  if (!g) g = ctx->building;
   SC_TRY(more(ctx, &g->node, &g->room_nodes, g->n_nodes, sizeof *g->node));
   sc_graph_node n = {.op = c->op, .base = c->base, .inplace = c->inplace, .n_in = c->n_in, .n_out = c->n_out, .where = sc__locate(ctx)};
   size_t ids = (size_t)(c->n_in + c->n_out);
@@ -204,5 +207,6 @@ sc_status sc__graph_attach(sc_context *ctx) {
   ctx->untrace = untrace;
   ctx->retrace = retrace;
   ctx->grad_changes = grad_changes;
+  ctx->symbolic_size = sc__is_symbolic_size;
   return SC_OK;
 }

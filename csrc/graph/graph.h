@@ -58,6 +58,15 @@ sc_status sc__trace_begin(sc_graph *g);
 void sc__trace_restore(sc_graph *g);
 void sc__trace_end(sc_graph *g);
 
+/* ---- sizes that are not known yet ---- */
+enum { SC_SYMBOLS = 10 };
+typedef struct sc_sizes { int n; int64_t actual[SC_SYMBOLS]; } sc_sizes;
+int64_t sc__stand_in(int symbol);                      /* the number that stands for a symbolic size in a recorded graph */
+bool sc__is_symbolic_size(int64_t size);
+int64_t sc__sizes_apply(const sc_sizes *z, int64_t v);
+/* new: the same graph for actual sizes. fetch: values to be its outputs instead of g's, named "1", "2" …; NULL: g's. */
+sc_status sc__graph_instantiate(const sc_graph *g, const sc_sizes *sizes, const int32_t *fetch, int n_fetch, sc_graph **out);
+
 /* ---- passes: each marks nodes it has made needless, or merges values; the graph itself stays as recorded ---- */
 enum { SC_PASS_CSE = 1, SC_PASS_DCE = 2, SC_PASS_FUSE = 4, SC_PASS_ALL = 7 };
 

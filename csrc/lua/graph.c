@@ -198,6 +198,73 @@ static int graph_plan(lua_State *L) {
   return 1;
 }
 
+/* core.stand_in(k) -> the number that stands for the k-th symbolic size */
+static int stand_in(lua_State *L) {
+  lua_Integer k = luaL_checkinteger(L, 1);
+  if (k < 1 || k > SC_SYMBOLS) return sc__raise_text(L, sc__binding(L), "graph: at most %d symbolic sizes", SC_SYMBOLS);
+  lua_pushinteger(L, sc__stand_in((int)k - 1));
+  return 1;
+}
+
+/* g:instantiate{size, …} -> the graph for these actual sizes */
+static int graph_instantiate(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc_graph *g = check_graph(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  sc_sizes z = {.n = (int)lua_rawlen(L, 2)};
+  if (z.n > SC_SYMBOLS) return sc__raise_text(L, b, "graph: at most %d symbolic sizes", SC_SYMBOLS);
+  for (int i = 0; i < z.n; i++) {
+    lua_rawgeti(L, 2, i + 1);
+    z.actual[i] = luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+  }
+  graph_box *box = lua_newuserdatauv(L, sizeof *box, 0);
+  box->g = NULL;
+  luaL_setmetatable(L, GRAPH);
+  sc__check(L, b, sc__graph_instantiate(g, &z, NULL, 0, &box->g));
+  return 1;
+}
+
+/* The value that a handle, or the name of an output, stands for in g. */
+static int32_t value_named(lua_State *L, binding *b, sc_graph *g, int at) {
+  if (lua_type(L, at) == LUA_TSTRING) {
+    for (size_t i = 0; i < g->n_outputs; i++) if (strcmp(g->output[i].name, lua_tostring(L, at)) == 0) return g->output[i].value;
+    sc__raise_text(L, b, "session: the graph has no output named \"%s\"", lua_tostring(L, at));
+  }
+  sc_tensor *t = sc__test_tensor(L, b, at);
+  if (!t || t->graph != g) sc__raise_text(L, b, "session: expected a tensor of this graph or the name of an output");
+  return t->value;
+}
+
+/* core.value_of(g, tensor or name) -> its number */
+static int value_of(lua_State *L) {
+  lua_pushinteger(L, value_named(L, sc__binding(L), check_graph(L, 1), 2) + 1);
+  return 1;
+}
+
+/* g:fetching{tensor or name, …} -> a graph with these as its outputs "1", "2", … */
+static int graph_fetching(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc_graph *g = check_graph(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  int32_t fetch[64];
+  int n = (int)lua_rawlen(L, 2);
+  if (n > 64) return sc__raise_text(L, b, "session: at most 64 fetches");
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, 2, i + 1);
+    fetch[i] = value_named(L, b, g, lua_gettop(L));
+    lua_pop(L, 1);
+  }
+  graph_box *box = lua_newuserdatauv(L, sizeof *box, 0);
+  box->g = NULL;
+  luaL_setmetatable(L, GRAPH);
+  sc_sizes none = {0};
+  sc__check(L, b, sc__graph_instantiate(g, &none, fetch, n, &box->g));
+  return 1;
+}
+
 static int plan_gc(lua_State *L) {
   plan_box *box = lua_touserdata(L, 1);
   sc__plan_release(box->p);
@@ -232,7 +299,8 @@ static int plan_stats(lua_State *L) {
 }
 
 static const luaL_Reg GRAPH_METHODS[] = {{"input", graph_input}, {"output", graph_output}, {"run", graph_run}, {"names", graph_names},
-  {"nodes", graph_nodes}, {"captures", graph_captures}, {"trace_begin", trace_begin}, {"trace_end", trace_end}, {"plan", graph_plan}, {NULL, NULL}};
+  {"nodes", graph_nodes}, {"captures", graph_captures}, {"trace_begin", trace_begin}, {"trace_end", trace_end}, {"plan", graph_plan},
+  {"instantiate", graph_instantiate}, {"fetching", graph_fetching}, {NULL, NULL}};
 static int plan_valid(lua_State *L) { lua_pushboolean(L, sc__plan_valid(((plan_box *)luaL_checkudata(L, 1, PLAN))->p)); return 1; }
 
 static const luaL_Reg PLAN_METHODS[] = {{"valid", plan_valid}, {"stats", plan_stats}, {NULL, NULL}};
@@ -252,6 +320,6 @@ void sc__open_graph(lua_State *L, binding *b) {
   (void)b;
   metatable(L, GRAPH, GRAPH_METHODS, graph_gc, NULL);
   metatable(L, PLAN, PLAN_METHODS, plan_gc, plan_call);
-  const luaL_Reg FUNCTIONS[] = {{"graph", graph_new}, {"is_tracing", is_tracing}, {"untraced", untraced}, {NULL, NULL}};
+  const luaL_Reg FUNCTIONS[] = {{"graph", graph_new}, {"is_tracing", is_tracing}, {"untraced", untraced}, {"stand_in", stand_in}, {"value_of", value_of}, {NULL, NULL}};
   luaL_setfuncs(L, FUNCTIONS, 0);
 }

@@ -66,6 +66,13 @@ static bool any_symbolic(sc_tensor **in, int n) {
   return false;
 }
 
+/* Made of nothing, but of a size that is not known yet: it belongs into the graph being built. */
+static bool of_symbolic_size(const sc_call *c) {
+  if (!c->ctx->building || c->n_in) return false;
+  for (int i = 0; i < c->meta[0].ndim; i++) if (c->ctx->symbolic_size(c->meta[0].dim[i])) return true;
+  return false;
+}
+
 static sc_status emit_primitive(sc_call *c, bool wants_grad) {
   sc_meta meta[SC_MAX_OUTPUTS];
   c->meta = meta;
@@ -73,7 +80,7 @@ static sc_status emit_primitive(sc_call *c, bool wants_grad) {
   SC_TRY(c->op->def->infer(c));
   if (c->inplace) SC_TRY(check_inplace(c, wants_grad));
   bool remember = wants_grad || (c->op->flags & SC_OP_VIEW && c->ctx->grad_enabled && !(c->op->flags & SC_OP_DETACH));
-  if (c->ctx->tracing || any_symbolic(c->in, c->n_in)) {
+  if (c->ctx->tracing || any_symbolic(c->in, c->n_in) || of_symbolic_size(c)) {
     SC_TRY(c->ctx->trace(c));
     return remember ? c->ctx->record(c, wants_grad) : SC_OK;
   }

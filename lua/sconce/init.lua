@@ -29,6 +29,9 @@ setmetatable(sc.functional, { __index = function(t, name)
 end })
 setmetatable(core.properties, { __index = function(t, name) return missing("a tensor", name, core.methods, t) end })
 
+--- An empty graph, to be built by hand; see lua/sconce/graph.lua.
+function sc.graph() return require("sconce.graph").new() end
+
 --- A function traced into a static graph; see lua/sconce/compile.lua.
 function sc.compile(fn, options) return require("sconce.compile").compile(fn, options) end
 function sc.constant(t) return require("sconce.compile").constant(t) end
@@ -39,7 +42,7 @@ function sc.help(name) return require("sconce.help").help(name) end
 function sc.apropos(word) return require("sconce.help").apropos(word) end
 
 for _, name in ipairs { "from_string", "manual_seed", "set_num_threads", "get_num_threads", "memory_allocated", "stats",
-  "is_grad_enabled", "is_tensor", "grad", "graph" } do
+  "is_grad_enabled", "is_tensor", "grad" } do
   sc[name] = core[name]
 end
 
