@@ -127,7 +127,7 @@ local function parse(text, tensors, path)
       return simple(function(s)
         if s == "inf" then return math.huge elseif s == "-inf" then return -math.huge elseif s == "nan" then return 0 / 0 end
         local v = tonumber(s)
-        return v and v + 0.0
+        return math.type(v) == "integer" and v + 0.0 or v -- not always: -0.0 + 0.0 is 0.0
       end, "a number is wrong")
     end
     if tag == "b" then return simple(function(s) if s == "1" then return true elseif s == "0" then return false end end, "a boolean is wrong") end
