@@ -73,6 +73,18 @@ bench:
 	@$(MAKE) -s all
 	$(LUA_ENV) $(LUA) bench/run.lua '$(ONLY)' $(or $(PAIRS),5)
 
+# The readers of files under libFuzzer, a while each (needs clang). What it finds goes into spec/fuzz/corpus.
+FUZZ_SECONDS ?= 60
+FUZZ_ENGINE = $(wildcard csrc/base/*.c csrc/tensor/*.c csrc/formats/*.c)
+fuzz:
+	@mkdir -p $(BUILD)/fuzz
+	for f in safetensors npy npz; do \
+	  clang -std=gnu11 -O1 -g -pthread -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION \
+	    -DLOAD=$$f -o $(BUILD)/fuzz/$$f spec/fuzz/formats_fuzz.c $(FUZZ_ENGINE) -lz -lm && mkdir -p $(BUILD)/fuzz/corpus-$$f && \
+	  $(BUILD)/fuzz/$$f -dict=spec/fuzz/formats.dict -max_len=4096 -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$(BUILD)/fuzz/$$f- -print_final_stats=1 -verbosity=0 \
+	    $(BUILD)/fuzz/corpus-$$f spec/fuzz/corpus/$$f || exit 1; \
+	done
+
 # ---- installing ----
 LUADIR ?= $(PREFIX)/share/lua/5.4
 LIBDIR ?= $(PREFIX)/lib/lua/5.4
@@ -93,9 +105,9 @@ rock-install: rock
 	cd lua && find sconce -name '*.lua' -exec install -D -m 644 '{}' '$(LUADIR)/{}' ';'
 
 help:
-	@echo "make demo | test | lint | sanitize | hostile | bench [ONLY=pattern] | example NAME=trees | repl | install PREFIX=/usr/local"
+	@echo "make demo | test | lint | sanitize | fuzz | hostile | bench [ONLY=pattern] | example NAME=trees | repl | install PREFIX=/usr/local"
 
 clean:
 	rm -rf $(BUILD) build-rock
 
-.PHONY: all demo test example repl lint sanitize bench install rock rock-install help clean
+.PHONY: all demo test example repl lint sanitize fuzz bench install rock rock-install help clean

@@ -164,6 +164,9 @@ static sc_status inflate_member(const sc_source *s, const member *m, uint8_t *ou
 }
 
 static bool crc_fits(const uint8_t *p, uint64_t n, uint32_t want) {
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION       /* a fuzzer does not guess checksums, and shall see what lies behind them */
+  return true;
+#endif
   uLong crc = crc32(0, NULL, 0);
   for (uint64_t k; n; p += k, n -= k) {
     k = n < 1 << 30 ? n : 1 << 30;
