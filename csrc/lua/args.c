@@ -298,6 +298,11 @@ static bool read_all(reader *r) {
   for (; param < op->n_params && at <= n; param++) {
     const sc_param *p = &op->param[param];
     bool list = p->type == SC_P_SHAPE || p->type == SC_P_INTS || p->type == SC_P_DIMS;
+    if (at == n && at > 1 && !list && p->type != SC_P_FLOATS && p->type != SC_P_TENSORS && lua_type(L, at) == LUA_TTABLE &&
+        lua_rawlen(L, at) == 0) {                      /* options, but none */
+      n--;
+      break;
+    }
     if (list && lua_type(L, at) == LUA_TNUMBER && p->length == 0) {      /* plain numbers: as many as there are */
       int last = at;
       while (last + 1 <= n && lua_type(L, last + 1) == LUA_TNUMBER && (p->type == SC_P_SHAPE || param == op->n_params - 1)) last++;
