@@ -1,11 +1,11 @@
-/* Convolution by matrix products: the columns of a tile of output positions (im2col) are laid out in a buffer that stays in the
+/* Convolution by matrix products (those of stride 1 in float32 go to the direct kernel in tile.c): the columns of a tile of output positions (im2col) are laid out in a buffer that stays in the
 ** L2 cache and multiplied by the weights. The adjoint to the input runs the product the other way and adds the columns back
 ** (col2im); the adjoint to the weight sums products over images and tiles. 1x1 kernels of stride 1 need no columns.
 ** Work is cut into a fixed number of slots, each with a buffer of its own, and the slots run in parallel. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
 #endif
-#include "conv.h"
+#include "tile.h"
 
 #include <string.h>
 
@@ -208,12 +208,14 @@ static sc_status run(job *j, int64_t units, int64_t spare, sc_range_fn fn) {
 static bool is_integer(const sc_conv *p) { return p->type == SC_C_I64; }
 
 sc_status sc__conv_forward(sc_context *ctx, const sc_conv *p, const void *x, const void *w, const void *bias, void *y) {
+  if (sc__direct_fits(p) && (p->O == 1 || p->C * taps(p) >= 32)) return sc__direct_forward(ctx, p, x, w, bias, y);
   job j = {.ctx = ctx, .p = p, .t = tile(p), .a = x, .w = w, .bias = bias, .out = y, .direct = pointwise(p)};
   int64_t width = j.t.step_rows * j.t.step_cols;
   return run(&j, p->N * p->G * j.t.tiles_down * j.t.tiles_across, is_integer(p) ? p->O * width : 0, forward_slots);
 }
 
 sc_status sc__conv_input(sc_context *ctx, const sc_conv *p, const void *dy, const void *w, const void *bias, void *dx) {
+  if (sc__direct_fits(p) && (p->C == 1 || p->O * taps(p) >= 32)) return sc__direct_input(ctx, p, dy, w, bias, dx);
   job j = {.ctx = ctx, .p = p, .t = tile(p), .a = dy, .w = w, .bias = bias, .out = dx, .direct = pointwise(p)};
   return run(&j, p->N * p->G, is_integer(p) && j.direct ? p->C * positions(p) : 0, input_slots);
 }

@@ -13,6 +13,10 @@
 #define ISA avx512
 #include "pointwise_stamp.h"
 #include "neural_stamp.h"
+#define TILE_M 8
+#define TILE_V 3
+#define TILE_LANES 16
+#include "tile_stamp.h"
 #include "reduce_stamp.h"
 #include "optim_stamp.h"
 #include "gemv_stamp.h"

@@ -6,6 +6,10 @@
 #define STAMP_ALL
 #include "pointwise_stamp.h"
 #include "neural_stamp.h"
+#define TILE_M 4
+#define TILE_V 2
+#define TILE_LANES 4
+#include "tile_stamp.h"
 #include "reduce_stamp.h"
 #include "optim_stamp.h"
 #include "gemv_stamp.h"
