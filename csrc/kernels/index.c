@@ -89,7 +89,10 @@ typedef struct job {
   bool gather;
   sc_combine_fn row;
   int64_t z;                    /* bytes of an element */
+  bool ahead;                   /* rows of a matrix: prefetch */
 } job;
+
+enum { AHEAD = 6 };
 
 static void collapse(sc_index_walk *w) {
   int n = 0, indexed = -1;
@@ -148,11 +151,19 @@ static void run_piece(void *arg, int64_t begin, int64_t end) {
     char *x = w->table + xo * z, *v = w->values + vo * z;
     if (is == 0 && last != w->indexed) {
       x += place(w, *index) * z;
+      if (j->ahead && r + AHEAD < rows) {              /* rows lie anywhere: ask for one that comes soon */
+        const char *soon = w->table + (place(w, w->index[io + AHEAD * w->is[0]])) * z;
+        for (int64_t k = 0; k < n * z && k < 1024; k += 64) __builtin_prefetch(soon + k);
+      }
       if (j->gather) j->row(n, v, vs, x, xs); else j->row(n, x, xs, v, vs);
     } else if (j->gather) {
       gather_elements(w, z, n, index, is, x, xs, v, vs);
     } else if (j->row == copy_of((size_t)z)) {
       put_elements(w, z, n, index, is, x, xs, v, vs);
+    } else if (j->row == add_f32) {
+      for (int64_t i = 0; i < n; i++) ((float *)x)[place(w, index[i * is]) + i * xs] += ((const float *)v)[i * vs];
+    } else if (j->row == add_f64) {
+      for (int64_t i = 0; i < n; i++) ((double *)x)[place(w, index[i * is]) + i * xs] += ((const double *)v)[i * vs];
     } else {
       for (int64_t i = 0; i < n; i++) j->row(1, x + (place(w, index[i * is]) + i * xs) * z, 1, v + i * vs * z, 1);
     }
@@ -171,6 +182,7 @@ static void run(sc_context *ctx, job *j) {
   if (total == 0) return;
   collapse(&j->w);
   const sc_index_walk *w = &j->w;
+  j->ahead = w->nd == 2 && w->is[1] == 0 && w->indexed != 1 && w->xs[0] == 0 && w->xs[1] == 1;
   j->split = -1;
   for (int i = 0; i < w->nd; i++)                    /* the longest dim that may be cut; the outermost of equals */
     if ((j->gather || (w->xs[i] != 0 && i != w->indexed)) && (j->split < 0 || w->dim[i] > w->dim[j->split])) j->split = i;

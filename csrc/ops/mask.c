@@ -288,8 +288,10 @@ static sc_status lay_out(sc_call *c, int dims_slot, int first_index, int ndim, c
   return SC_OK;
 }
 
-/* One offset into the table per position of the indices, in elements: new, int64, of the common shape. */
+/* One offset into the table per position of the indices, in elements: new, int64, of the common shape. For a single index
+** tensor, that itself: the walk does the rest. */
 static sc_status offsets(sc_call *c, int first_index, const layout *l, const sc_tensor *table, sc_tensor **out) {
+  if (l->n == 1) return sc__index_read(c, first_index, table->dim[l->dim[0]], true, out);   /* the index itself will do */
   SC_TRY(sc_tensor_new(c->ctx, SC_INT64, l->nd, l->common, out));
   int64_t *off = (int64_t *)(*out)->data, total = (*out)->numel;
   memset(off, 0, (size_t)total * 8);
@@ -310,9 +312,10 @@ static sc_status offsets(sc_call *c, int first_index, const layout *l, const sc_
   return SC_OK;
 }
 
-static sc_index_walk walk_of(const layout *l, const sc_tensor *table, const sc_tensor *off, const sc_tensor *values) {
+static sc_index_walk walk_of(const layout *l, const sc_tensor *table, const sc_tensor *off, const sc_tensor *values, int64_t base) {
   sc_index_walk w = {.nd = l->result_nd, .n = 1, .step = 1, .base = 0, .index = (const int64_t *)off->data, .table = table->data,
                      .values = values->data, .indexed = -1};
+  if (l->n == 1) { w.n = table->dim[l->dim[0]]; w.step = sc__stride(table)[l->dim[0]]; w.base = base; }
   int lead = l->result_nd - values->ndim;
   for (int i = 0; i < l->result_nd; i++) {
     w.dim[i] = l->result[i];
@@ -336,7 +339,7 @@ static sc_status index_run(sc_call *c) {
   SC_TRY(lay_out(c, 0, 1, c->in[0]->ndim, c->in[0]->dim, &l));
   sc_status s = offsets(c, 1, &l, c->in[0], &off);
   if (s == SC_OK) {
-    sc_index_walk w = walk_of(&l, c->in[0], off, c->out[0]);
+    sc_index_walk w = walk_of(&l, c->in[0], off, c->out[0], c->base);
     sc__index_gather(c->ctx, &w, sc_dtype_size((sc_dtype)c->in[0]->dtype));
   }
   sc_tensor_release(off);
@@ -392,7 +395,7 @@ static sc_status write_run(sc_call *c) {
   }
   if (s == SC_OK && !c->inplace) s = sc__tensor_copy(out, c->in[0]);
   if (s == SC_OK) {
-    sc_index_walk w = walk_of(&l, out, off, values);
+    sc_index_walk w = walk_of(&l, out, off, values, c->base);
     sc__index_scatter(c->ctx, &w, (sc_dtype)out->dtype, c->attr[1].i ? SC_COMBINE_ADD : SC_COMBINE_COPY);
   }
   sc_tensor_release(off);

@@ -226,6 +226,20 @@ static void copy_rows(void *arg, int64_t begin, int64_t end) {
   }
 }
 
+/* Whether the copy exchanges the fast dimension: one of src, another of dst is packed. */
+static bool transposed(const copy_job *j, int n, sc_transpose *t) {
+  int q = -1, p = -1;
+  if (j->dst->dtype != j->src->dtype) return false;
+  for (int i = 0; i < n; i++) { if (j->ds[i] == 1) q = i; if (j->ss[i] == 1) p = i; }
+  if (p < 0 || q < 0 || p == q || j->ds[q] == j->ss[q] || j->dim[p] < 4 || j->dim[q] < 4) return false;
+  *t = (sc_transpose){.dst = j->dst->data, .src = j->src->data, .ni = j->dim[p], .nj = j->dim[q], .dr = j->ds[p], .sr = j->ss[q]};
+  for (int i = 0; i < n; i++) {
+    if (i == p || i == q) continue;
+    t->dim[t->nd] = j->dim[i]; t->ds[t->nd] = j->ds[i]; t->ss[t->nd++] = j->ss[i];
+  }
+  return true;
+}
+
 sc_status sc__tensor_copy(sc_tensor *dst, const sc_tensor *src) {
   if (dst->numel == 0) return SC_OK;
   copy_job j = {.dst = dst, .src = src};
@@ -242,6 +256,8 @@ sc_status sc__tensor_copy(sc_tensor *dst, const sc_tensor *src) {
     }
   }
   if (n == 0) { j.dim[0] = 1; j.ds[0] = j.ss[0] = 1; n = 1; }
+  sc_transpose t;
+  if (n > 1 && transposed(&j, n, &t)) { sc__transpose(dst->ctx, &t, sc_dtype_size((sc_dtype)dst->dtype)); return SC_OK; }
   j.nd = n - 1;
   int64_t rows = 1;
   for (int i = 0; i < j.nd; i++) rows *= j.dim[i];

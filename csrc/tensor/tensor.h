@@ -82,6 +82,15 @@ sc_status sc__tensor_scalar(sc_context *ctx, bool is_int, int64_t i, double f, s
 sc_status sc__tensor_packed(sc_tensor *t, sc_tensor **out);
 /* dst[...] = src[...] with conversion; src broadcasts to dst. The memories must not overlap (unless equal geometry). */
 sc_status sc__tensor_copy(sc_tensor *dst, const sc_tensor *src);
+/* Matrices [ni, nj] packed along j in dst and along i in src (rows dr and sr elements apart), for every index of nd outer dims. */
+typedef struct sc_transpose {
+  char *dst;
+  const char *src;
+  int64_t ni, nj, dr, sr;
+  int nd;
+  int64_t dim[SC_MAX_DIMS], ds[SC_MAX_DIMS], ss[SC_MAX_DIMS];
+} sc_transpose;
+void sc__transpose(sc_context *ctx, const sc_transpose *t, size_t element);
 bool sc__tensor_may_overlap(const sc_tensor *a, const sc_tensor *b);  /* share storage and their byte ranges meet */
 bool sc__tensor_self_overlap(const sc_tensor *t);                     /* two indices may name one element */
 void sc__bump_version(sc_tensor *t);
