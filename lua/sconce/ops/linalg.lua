@@ -67,7 +67,8 @@ local function tensordot(x, other, dims)
     local m, n = x:size(a[i]), other:size(b[i])
     if m ~= n and m == 1 then other = other:sum({ b[i] }, true)       -- a size of 1 meets any size
     elseif m ~= n and n == 1 then x = x:sum({ a[i] }, true)
-    elseif m ~= n then fail("tensordot: argument 2 (other): shapes %s and %s cannot be contracted over those dimensions", text(x), text(other)) end
+    elseif m ~= n then fail("tensordot: argument 2 (other): shapes %s and %s cannot be contracted over those dimensions", text(x),
+      text(other)) end
   end
   local shape, left, right = {}, {}, {}
   for i = 1, x:dim() do if not in_a[i] then left[#left + 1], shape[#shape + 1] = i, x:size(i) end end
@@ -120,7 +121,8 @@ local function einsum_operand(t, labels, at)
   while i <= #labels do
     local first = seen[labels[i]]
     if first then
-      if t:size(first) ~= t:size(i) then fail("einsum: operand %d repeats %q with sizes %d and %d", at, labels[i], t:size(first), t:size(i)) end
+      if t:size(first) ~= t:size(i) then fail("einsum: operand %d repeats %q with sizes %d and %d", at, labels[i], t:size(first),
+        t:size(i)) end
       local label = labels[i]
       t = t:diagonal(0, first, i)
       table.remove(labels, i)
@@ -195,7 +197,8 @@ local function einsum_result(words, right, dots, count)
     for k = 1, at and dots or 0 do table.insert(labels, at + k - 1, tostring(dots - k + 1)) end
     local seen = {}
     for _, l in ipairs(labels) do
-      if seen[l] or not count[l] then fail("einsum: argument 1 (equation): %q in the result %s", l, seen[l] and "is repeated" or "is in no operand") end
+      if seen[l] or not count[l] then fail("einsum: argument 1 (equation): %q in the result %s", l, seen[l] and "is repeated"
+        or "is in no operand") end
       seen[l] = true
     end
     return labels
@@ -269,7 +272,8 @@ local function sublists(...)
 end
 
 local by_equation = define(sc, "einsum(equation: str, operands: tensor[])",
-  "Sums of products named by labels: a letter per dimension, operands divided by commas, the result after \"->\" (without it: the labels that " ..
+  "Sums of products named by labels: a letter per dimension, operands divided by commas, the result after \"->\" (without it: the " ..
+    "labels that " ..
   "occur once, sorted). A repeated letter in an operand is its diagonal; \"...\" stands for dimensions that broadcast.\n" ..
   "Example: sc.einsum(\"bij,bjk->bik\", sc.ones(2, 3, 4), sc.ones(2, 4, 5))", einsum)
 function sc.einsum(first, ...)
@@ -346,7 +350,8 @@ local function matrix_power(x, n)
     x = sc.matmul(x, x)
   end
 end
-define(linalg, "linalg.matrix_power(x, n: int)", "x multiplied with itself n times; the inverse when n is negative.\nShapes: [..., k, k].", matrix_power)
+define(linalg, "linalg.matrix_power(x, n: int)", "x multiplied with itself n times; the inverse when n is negative.\nShapes: [..., " ..
+  "k, k].", matrix_power)
 define(sc, "matrix_power(x, n: int)", "linalg.matrix_power.", matrix_power, true)
 
 define(linalg, "linalg.matmul(x, other)", "matmul.", function(x, other) return sc.matmul(x, other) end)
@@ -358,14 +363,17 @@ define(linalg, "linalg.diagonal(x, offset: int = 0, dim1: dim = -2, dim2: dim = 
   function(x, offset, dim1, dim2) return x:diagonal(offset, dim1, dim2) end)
 
 define(F, "nn.functional.bilinear(x1, x2, weight, bias: tensor?)",
-  "x1ᵀ weight[o] x2 + bias[o] for each output o.\nShapes: x1 [..., i], x2 [..., j], weight [o, i, j], bias [o], result [..., o].", function(x1, x2, weight, bias)
+  "x1ᵀ weight[o] x2 + bias[o] for each output o.\nShapes: x1 [..., i], x2 [..., j], weight [o, i, j], bias [o], result [..., o].",
+    function(x1, x2, weight, bias)
     local o, i, j = weight:size(1), x1:dim() > 0 and x1:size(-1), x2:dim() > 0 and x2:size(-1)
     if weight:dim() ~= 3 or weight:size(2) ~= i or weight:size(3) ~= j or x1:dim() ~= x2:dim() then
-      fail("nn.functional.bilinear: argument 3 (weight): shape %s does not fit inputs of shapes %s and %s", text(weight), text(x1), text(x2))
+      fail("nn.functional.bilinear: argument 3 (weight): shape %s does not fit inputs of shapes %s and %s", text(weight), text(x1),
+        text(x2))
     end
     local shape = x1.shape
     for k = 1, #shape - 1 do
-      if shape[k] ~= x2:size(k) then fail("nn.functional.bilinear: argument 2 (x2): shapes %s and %s have different leading sizes", text(x1), text(x2)) end
+      if shape[k] ~= x2:size(k) then fail("nn.functional.bilinear: argument 2 (x2): shapes %s and %s have different leading sizes",
+        text(x1), text(x2)) end
     end
     local rows = product(shape, 1, #shape - 1)
     local half = sc.mm(x1:reshape(rows, i), weight:permute(2, 1, 3):reshape(i, o * j)):reshape(rows, o, j)
@@ -378,11 +386,12 @@ define(F, "nn.functional.bilinear(x1, x2, weight, bias: tensor?)",
 -- ---- distances ----
 
 local function check_p(name, p)
-  if not (p >= 0) then fail("%s: argument p: expected a number from 0 on, got %s", name, p) end
+  if p < 0 or p ~= p then fail("%s: argument p: expected a number from 0 on, got %s", name, p) end
 end
 
 define(sc, "cdist(x1, x2, p: float = 2, compute_mode: str?)",
-  "Distances in the p-norm between the rows of x1 and those of x2.\nShapes: x1 [..., m, k], x2 [..., n, k], result [..., m, n]; leading dims broadcast.\n" ..
+  "Distances in the p-norm between the rows of x1 and those of x2.\nShapes: x1 [..., m, k], x2 [..., n, k], result [..., m, n]; " ..
+    "leading dims broadcast.\n" ..
   "The gradient at a distance of 0 is 0.", function(x1, x2, p)
     check_p("cdist", p)
     if x1:dim() < 2 or x2:dim() < 2 or x1:size(-1) ~= x2:size(-1) then
@@ -391,7 +400,8 @@ define(sc, "cdist(x1, x2, p: float = 2, compute_mode: str?)",
     return linalg.vector_norm(x1:unsqueeze(-2) - x2:unsqueeze(-3), p, -1)
   end)
 
-define(F, "nn.functional.pdist(x, p: float = 2)", "Distances in the p-norm between all pairs of rows i < j of a matrix.\nShapes: x [n, k], result [n (n - 1) / 2].",
+define(F, "nn.functional.pdist(x, p: float = 2)", "Distances in the p-norm between all pairs of rows i < j of a matrix.\nShapes: x " ..
+  "[n, k], result [n (n - 1) / 2].",
   function(x, p)
     check_p("nn.functional.pdist", p)
     if x:dim() ~= 2 then fail("nn.functional.pdist: argument 1 (x): expected a matrix, got shape %s", text(x)) end
@@ -439,7 +449,8 @@ local function matrix_norm(x, ord, dim, keepdim, dtype)
   return keepdim and y or y:squeeze { d1, d2 }
 end
 define(linalg, "linalg.matrix_norm(x, ord: any?, dim: dim[]?, keepdim: bool = false, dtype: dtype?)",
-  "Norm of matrices: \"fro\" (the default), \"nuc\" (sum of singular values), 2 and -2 (largest, smallest), 1 and -1 (of column sums), inf and -inf (of " ..
+  "Norm of matrices: \"fro\" (the default), \"nuc\" (sum of singular values), 2 and -2 (largest, smallest), 1 and -1 (of column " ..
+    "sums), inf and -inf (of " ..
   "row sums).\nExample: sc.linalg.matrix_norm(sc.ones(2, 2), 1)", matrix_norm)
 
 local function norm(x, ord, dim, keepdim, dtype)
@@ -454,10 +465,12 @@ local function norm(x, ord, dim, keepdim, dtype)
   return linalg.vector_norm(x, ord, dim, keepdim, dtype)
 end
 define(linalg, "linalg.norm(x, ord: any?, dim: dim[]?, keepdim: bool = false, dtype: dtype?)",
-  "A vector norm over one dimension, a matrix norm over two; without ord the 2-norm of all elements (or over dim). See linalg.vector_norm and " ..
+  "A vector norm over one dimension, a matrix norm over two; without ord the 2-norm of all elements (or over dim). See " ..
+    "linalg.vector_norm and " ..
   "linalg.matrix_norm.", norm)
 
-define(linalg, "linalg.cond(x, p: any?)", "Condition number of matrices in a norm (2 by default): norm of x times norm of its inverse, inf for singular ones.",
+define(linalg, "linalg.cond(x, p: any?)", "Condition number of matrices in a norm (2 by default): norm of x times norm of its " ..
+  "inverse, inf for singular ones.",
   function(x, p)
     if x:dim() < 2 then fail("linalg.cond: argument 1 (x): expected a matrix or a batch of them, got shape %s", text(x)) end
     if p == nil or p == 2 or p == -2 then
@@ -470,7 +483,8 @@ define(linalg, "linalg.cond(x, p: any?)", "Condition number of matrices in a nor
     end
     check_square("linalg.cond", x)
     if x:numel() == 0 then return matrix_norm(x, "fro") end
-    return matrix_norm(x, p) * matrix_norm((linalg.inv_ex(x)), p)
+    local y = matrix_norm(x, p) * matrix_norm((linalg.inv_ex(x)), p)
+    return sc.where(y:eq(y), y, math.huge)              -- 0 * inf
   end)
 
 -- ---- solving ----
@@ -487,14 +501,16 @@ local function lu_unpack(lu, pivots, data, permutation)
   return permutation and core.ops.linalg_permutation(pivots, lu) or none, data and lower(lu, k) or none,
     data and lu:narrow(-2, 1, k):triu() or none
 end
-define(sc, "lu_unpack(LU, pivots, unpack_data: bool = true, unpack_pivots: bool = true)", "P, L and U from the results of linalg.lu_factor.",
+define(sc, "lu_unpack(LU, pivots, unpack_data: bool = true, unpack_pivots: bool = true)",
+  "P, L and U from the results of linalg.lu_factor.",
   function(lu, pivots, data, permutation) return lu_unpack(lu, pivots, data, permutation) end)
 define(linalg, "linalg.lu_factor(x, pivot: bool = true)",
   "L and U of x = P L U in one matrix, and the row exchanges as pivots (from 1, int32).\nErrors: a singular matrix.", function(x, pivot)
     local lu, pivots = linalg.lu_factor_ex(x, pivot, true)
     return lu, pivots
   end)
-define(linalg, "linalg.lu(x, pivot: bool = true)", "P, L, U with P L U = x.\nShapes: x [..., m, n], k = min(m, n): [..., m, m], [..., m, k], [..., k, n].",
+define(linalg, "linalg.lu(x, pivot: bool = true)", "P, L, U with P L U = x.\nShapes: x [..., m, n], k = min(m, n): [..., m, m], " ..
+  "[..., m, k], [..., k, n].",
   function(x, pivot)
     local lu, pivots = linalg.lu_factor_ex(x, pivot)
     return lu_unpack(lu, pivots, true, true)
@@ -520,8 +536,10 @@ define(sc, "lu_solve(b, LU_data, LU_pivots)", "linalg.lu_solve with its older or
 end, true)
 
 define(linalg, "linalg.lstsq(A, B, rcond: float?, driver: str?)",
-  "Least squares: solution, residuals, rank, singular values of A; the last three are empty where the driver (gels, gelsy, gelsd, gelss) does not give " ..
-  "them. The solution is the one of least norm.\nShapes: A [..., m, n], B [..., m, k] or [..., m]; solution [..., n, k] or [..., n].", function(a, b, rcond, driver)
+  "Least squares: solution, residuals, rank, singular values of A; the last three are empty where the driver (gels, gelsy, gelsd, " ..
+    "gelss) does not give " ..
+  "them. The solution is the one of least norm.\nShapes: A [..., m, n], B [..., m, k] or [..., m]; solution [..., n, k] or [..., n].",
+    function(a, b, rcond, driver)
     driver = driver or "gelsy"
     if driver ~= "gels" and driver ~= "gelsy" and driver ~= "gelsd" and driver ~= "gelss" then
       fail('linalg.lstsq: argument 4 (driver): expected "gels", "gelsy", "gelsd" or "gelss", got "%s"', driver)
@@ -547,11 +565,13 @@ define(linalg, "linalg.lstsq(A, B, rcond: float?, driver: str?)",
   end)
 
 define(linalg, "linalg.tensorinv(x, ind: int = 2)",
-  "Inverse of x as a matrix from its dims after the first `ind` to those, so that tensordot with it undoes tensordot with x.", function(x, ind)
+  "Inverse of x as a matrix from its dims after the first `ind` to those, so that tensordot with it undoes tensordot with x.", function(x,
+    ind)
     if ind < 1 or ind > x:dim() then fail("linalg.tensorinv: argument 2 (ind): expected 1 to %d, got %d", x:dim(), ind) end
     local shape, out = x.shape, {}
     local rows, cols = product(shape, 1, ind), product(shape, ind + 1)
-    if rows ~= cols then fail("linalg.tensorinv: argument 1 (x): the first %d sizes of %s must multiply to what the others do", ind, text(x)) end
+    if rows ~= cols then fail("linalg.tensorinv: argument 1 (x): the first %d sizes of %s must multiply to what the others do", ind,
+      text(x)) end
     for i = ind + 1, #shape do out[#out + 1] = shape[i] end
     for i = 1, ind do out[#out + 1] = shape[i] end
     return linalg.inv(x:reshape(rows, cols)):reshape(out)
@@ -569,13 +589,15 @@ define(linalg, "linalg.tensorsolve(A, B, dims: dim[]?)",
     local shape = {}
     for i = b:dim() + 1, a:dim() do shape[#shape + 1] = a:size(i) end
     local rows, cols = b:numel(), product(shape)
-    if rows * cols ~= a:numel() or rows ~= cols then fail("linalg.tensorsolve: argument 1 (A): shape %s does not fit B of shape %s", text(a), text(b)) end
+    if rows * cols ~= a:numel() or rows ~= cols then fail("linalg.tensorsolve: argument 1 (A): shape %s does not fit B of shape %s",
+      text(a), text(b)) end
     return linalg.solve(a:reshape(rows, cols), b:reshape(rows)):reshape(shape)
   end)
 
 -- ---- built from vectors ----
 
-define(linalg, "linalg.vander(x, N: int?)", "Powers 0 to N - 1 of each element (N: as many as elements).\nShapes: x [..., n], result [..., n, N].", function(x, n)
+define(linalg, "linalg.vander(x, N: int?)", "Powers 0 to N - 1 of each element (N: as many as elements).\nShapes: x [..., n], result " ..
+  "[..., n, N].", function(x, n)
   if x:dim() == 0 then x = x:reshape(1) end
   if not x.dtype:find("float") and x.dtype ~= "int64" then x = x:to("int64") end
   n = n or x:size(-1)
@@ -586,10 +608,12 @@ define(linalg, "linalg.vander(x, N: int?)", "Powers 0 to N - 1 of each element (
 end)
 
 define(linalg, "linalg.householder_product(A, tau)",
-  "First n columns of the product of reflections I - tau[i] v vᵀ, v being column i of A with 1 on the diagonal and 0 above.\nShapes: A [..., m, n], tau [..., k].",
+  "First n columns of the product of reflections I - tau[i] v vᵀ, v being column i of A with 1 on the diagonal and 0 above.\nShapes: " ..
+    "A [..., m, n], tau [..., k].",
   function(a, tau)
     if a:dim() < 2 or tau:dim() ~= a:dim() - 1 or tau:size(-1) > a:size(-1) or a:size(-2) < a:size(-1) or a.dtype ~= tau.dtype then
-      fail("linalg.householder_product: argument 2 (tau): %s of shape %s does not fit %s of shape %s", tau.dtype, text(tau), a.dtype, text(a))
+      fail("linalg.householder_product: argument 2 (tau): %s of shape %s does not fit %s of shape %s", tau.dtype, text(tau), a.dtype,
+        text(a))
     end
     local m, n = a:size(-2), a:size(-1)
     local unit = sc.eye(m, n, { dtype = a.dtype })
@@ -600,15 +624,18 @@ define(linalg, "linalg.householder_product(A, tau)",
     end
     return q
   end)
-define(sc, "orgqr(x, tau)", "linalg.householder_product under its older name.", function(x, tau) return linalg.householder_product(x, tau) end, true)
+define(sc, "orgqr(x, tau)", "linalg.householder_product under its older name.", function(x, tau) return linalg.householder_product(x,
+  tau) end, true)
 
 -- ---- older names ----
 
-define(sc, "pinverse(x, rcond: float = 1e-15)", "Pseudo-inverse; see linalg.pinv.", function(x, rcond) return linalg.pinv(x, rcond) end, true)
+define(sc, "pinverse(x, rcond: float = 1e-15)", "Pseudo-inverse; see linalg.pinv.", function(x, rcond) return linalg.pinv(x, rcond) end,
+  true)
 define(sc, "qr(x, some: bool = true)", "linalg.qr: \"reduced\" when some, else \"complete\".", function(x, some)
   return linalg.qr(x, some and "reduced" or "complete")
 end, true)
-define(sc, "svd(x, some: bool = true, compute_uv: bool = true)", "U, S, V with x = U diag(S) Vᵀ; some: only min(m, n) vectors. See linalg.svd.",
+define(sc, "svd(x, some: bool = true, compute_uv: bool = true)", "U, S, V with x = U diag(S) Vᵀ; some: only min(m, n) vectors. See " ..
+  "linalg.svd.",
   function(x, some, compute_uv)
     if not compute_uv then
       local s = linalg.svdvals(x)
