@@ -96,7 +96,7 @@ for step = 1, STEPS do
   schedule:step()
   last = loss:item()
   first = first or last
-  bar:update(1, { loss = last })
+  bar:step(1, { loss = last })
   if step == STEPS then bar:close() end
 end
 print(string.format("loss %.3f -> %.3f", first, last))

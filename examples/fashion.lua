@@ -105,7 +105,7 @@ local function train(model, data, epochs, batch)
       local value = loss:item()
       total, n = total + value, n + 1
       curve[#curve + 1] = value
-      bar:update(1, { loss = total / n })
+      bar:step(1, { loss = total / n })
     end
     bar:close()
   end
@@ -132,7 +132,7 @@ local fashion = data.side == 28
 print(string.format("%s: %d training and %d test images of %d x %d", folder, #data.train_x, #data.test_x, data.side, data.side))
 
 local curves, wanted = {}, { mlp = fashion and 0.88 or 0.85, cnn = fashion and 0.90 or 0.88 }
-local plans = fashion and { mlp = { epochs = 4, batch = 128 }, cnn = { epochs = 2, batch = 64 } }
+local plans = fashion and { mlp = { epochs = 5, batch = 128 }, cnn = { epochs = 2, batch = 64 } }
   or { mlp = { epochs = 30, batch = 32 }, cnn = { epochs = 20, batch = 32 } }
 for _, kind in ipairs { "mlp", "cnn" } do
   local model = MODELS[kind](data.side)
@@ -142,7 +142,7 @@ for _, kind in ipairs { "mlp", "cnn" } do
   local path = OUT .. "/" .. kind .. ".safetensors"
   sc.save(path, model:state_dict())
   local again = io.popen(string.format("lua5.4 examples/fashion.lua --check '%s' %s '%s'", path, kind, folder)):read("n")
-  print(string.format("%s: test accuracy %.2f %%, after saving and reloading in a new process %.2f %%", kind, acc * 100, (again or 0) * 100))
+  print(string.format("%s: test accuracy %.2f %%, %.2f %% after saving and a reload in a new process", kind, acc * 100, (again or 0) * 100))
   if again ~= tonumber(string.format("%.4f", acc)) then error("the reloaded model answers differently", 0) end
   if not small and acc < wanted[kind] then error(string.format("%s: expected at least %.0f %%", kind, wanted[kind] * 100), 0) end
   if kind == "cnn" then plot.filters(OUT .. "/filters.png", model.conv1.weight) end
