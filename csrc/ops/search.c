@@ -135,7 +135,9 @@ static sc_status unique_of(sc_call *c, bool consecutive, int inverse_slot, int c
   int dim = 0;
   bool flat = !sc__has(c, dim_slot);
   if (!flat) SC_TRY(sc__dim(c, dim_slot, x->ndim, &dim));
-  flat = flat || x->ndim == 0;
+  if (!flat && x->ndim == 0) return sc__bad_attr(c, dim_slot, "a tensor without dimensions has no slices");
+  for (int i = 0; i < x->ndim && !flat; i++)
+    if (i != dim && x->dim[i] == 0 && x->dim[dim] != 0) return sc__bad_input(c, 0, "dimension %d is empty, so its slices cannot be told apart", i + c->base);
   SC_TRY(flat ? sc__tensor_packed(x, &base) : dim_first(x, dim, &base));
   rows r = {.n = flat ? x->numel : x->dim[dim], .floating = sc__is_float((sc_dtype)x->dtype)};
   r.m = flat ? 1 : r.n ? x->numel / r.n : 0;

@@ -2,6 +2,7 @@
 local sc = require "sconce"
 local core = require "sconce.core"
 local define = require "sconce.define"
+local fault = require "sconce.fault"
 
 local F = sc.functional
 
@@ -44,7 +45,7 @@ install("norm", function(x, p, ...)
   local named = type(p) == "table" and p or nil
   local kind = named and named.p or p
   if type(kind) ~= "string" then return plain_norm(x, p == nil and 2 or p, ...) end
-  if kind ~= "fro" and kind ~= "nuc" then error('norm: argument 2 (p): expected a number, "fro" or "nuc", got "' .. kind .. '"', 2) end
+  if kind ~= "fro" and kind ~= "nuc" then fault.raise("norm", 'argument 2 (p): expected a number, "fro" or "nuc", got "%s"', kind) end
   local options = select("#", ...) > 0 and select(-1, ...)
   options = named or (type(options) == "table" and next(options) ~= nil and #options == 0 and options) or {}
   local dim, keepdim, dtype
@@ -59,6 +60,7 @@ install("norm", function(x, p, ...)
 end, true)
 
 define(sc, "nanmean(x, dim: dim[]?, keepdim: bool = false, dtype: dtype?)", "Mean of what is not NaN.", function(x, dim, keepdim, dtype)
+  if not x.dtype:find("float") then fault.raise("nanmean", "argument 1 (x): expected a floating-point tensor, got %s", x.dtype) end
   return x:nansum(dim, keepdim, dtype) / x:eq(x):sum(dim, keepdim)
 end, true)
 

@@ -55,7 +55,7 @@ local function quantile(what, x, q, dim, keepdim, interpolation, skip_nan)
   local d = dim and place(what, x, dim) or 1
   if not dim or rank == 0 then x = x:reshape(-1) end
   local n = x:size(d)
-  if n == 0 then fault.raise(what, "argument 1 (x): there are no elements along the dimension") end
+  if x:numel() == 0 then fault.raise(what, "argument 1 (x): it has no elements") end
 
   local sorted = x:sort(d)
   local along = {}
@@ -85,7 +85,7 @@ local function quantile(what, x, q, dim, keepdim, interpolation, skip_nan)
     y = y:movedim(d, 1)
     if keepdim then y = y:unsqueeze(d + 1) end
   end
-  if keepdim and not dim and rank ~= 1 then
+  if keepdim and (rank == 0 or (not dim and rank ~= 1)) then
     local shape = q:dim() == 0 and {} or { q:numel() }
     for _ = 1, rank do shape[#shape + 1] = 1 end
     y = y:reshape(shape)
@@ -210,6 +210,7 @@ define(sc, "diff(x, n: int = 1, dim: dim = -1, prepend: tensor?, append: tensor?
 local function panels(what, y, x, dx, dim)
   if y:dim() == 0 then fault.raise(what, "argument 1 (y): expected at least one dimension") end
   if x and dx then fault.raise(what, "x and dx are two ways to say the same: give one of them") end
+  if y.dtype == "bool" then fault.raise(what, "argument 1 (y): bool is not supported") end
   local d = place(what, y, dim)
   local n = y:size(d)
   local first = n == 0 and 0 or n - 1
