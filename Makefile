@@ -32,6 +32,9 @@ $(BUILD)/libsconce.so: $(ENGINE_O)
 	printf '{ global: sc_[a-z]*; local: *; };' > $(BUILD)/lib.map
 	$(CC) -shared -o $@ $^ -Wl,--version-script=$(BUILD)/lib.map $(LDFLAGS) $(LIBS)
 
+# Kernels never look at errno or floating-point flags; GCC believes that of the square root only from the command line.
+$(BUILD)/obj/kernels/isa_%.o: ALL_CFLAGS += -fno-math-errno -fno-trapping-math
+
 -include $(ENGINE_O:.o=.d) $(BINDING_O:.o=.d)
 
 # ---- what people call ----

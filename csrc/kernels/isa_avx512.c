@@ -7,7 +7,7 @@
 #include "kernels.h"
 #pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx512cd,avx2,fma,bmi,bmi2,f16c"))), apply_to = function)
 #else
-#pragma GCC optimize("O3,no-math-errno,no-trapping-math")
+#pragma GCC optimize("O3,no-math-errno,no-trapping-math,no-unswitch-loops")
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx512cd,avx2,fma,bmi,bmi2,f16c")
 #endif
 #define ISA avx512

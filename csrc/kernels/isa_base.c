@@ -1,6 +1,6 @@
 /* Kernels for any processor of the family the compiler was told about, integers and rare functions included. */
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("O3,no-math-errno,no-trapping-math")
+#pragma GCC optimize("O3,no-math-errno,no-trapping-math,no-unswitch-loops")
 #endif
 #define ISA base
 #define STAMP_ALL

@@ -140,6 +140,15 @@ static inline float sc_log1p_f32(float x) {
 }
 static inline double sc_log1p_f64(double x) { return log1p(x); }
 
+/* log(1 + e) for 0 <= e <= 1, vector, within 2 ulp: no division, as 1 / u need not be exact here */
+static inline float sc_log1p_unit_f32(float e) {
+  float u = 1.0f + e, c = e - (u - 1.0f);
+  int upper = u > 1.41421356f;
+  float r = upper ? u * 0.5f - 1.0f : u - 1.0f, k = upper ? 0.693147181f : 0.0f;
+  return sc_log_poly(r) * r * r + c * (1.0f - e * (1.0f - 0.5f * e)) + r + k;
+}
+static inline double sc_log1p_unit_f64(double e) { return log1p(e); }
+
 /* tanh, vector, within 2 ulp: -t / (t + 2) with t = e^(-2|x|) - 1 */
 static inline float sc_tanh_f32(float x) {
   float t = sc_expm1_f32(-2.0f * fabsf(x));
@@ -158,9 +167,14 @@ static inline double sc_sigmoid_f64(double x) {
 }
 
 /* log(1 + e^(b x)) / b, x where b x is above t */
-static inline float sc_softplus_f32(float x, float b, float t) { float z = x * b; return z > t ? x : sc_log1p_f32(sc_exp_f32(z)) / b; }
+static inline float sc_softplus_f32(float x, float b, float t) {
+  float z = x * b, y = (z > 0 ? z : 0.0f) + sc_log1p_unit_f32(sc_exp_f32(-fabsf(z)));
+  y = y * (1.0f / b);
+  y = z > t ? x : y;
+  return x != x ? x : y;
+}
 static inline double sc_softplus_f64(double x, double b, double t) { double z = x * b; return z > t ? x : log1p(exp(z)) / b; }
-static inline float sc_logsigmoid_f32(float x) { return (x < 0 ? x : (x != x ? x : 0)) - sc_log1p_f32(sc_exp_f32(-fabsf(x))); }
+static inline float sc_logsigmoid_f32(float x) { return (x < 0 ? x : (x != x ? x : 0)) - sc_log1p_unit_f32(sc_exp_f32(-fabsf(x))); }
 static inline double sc_logsigmoid_f64(double x) { return (x < 0 ? x : (x != x ? x : 0)) - log1p(exp(-fabs(x))); }
 
 /* erf, vector, within 2 ulp: a polynomial in x^2 near 0, else 1 - exp(a polynomial). */
@@ -297,20 +311,39 @@ static inline float sc_atan_f32(float x) {
   p = p * s * r + r;
   return copysignf(a > 1.0f ? 1.57079633f - p : p, x);
 }
-/* sinh: near 0 a polynomial, else half of e^x - e^-x without overflow; within 2 ulp */
+/* The angle of (x, y), within 3 ulp: atan of the smaller coordinate over the larger, then the octant. */
+static inline float sc_atan2_f32(float y, float x) {
+  float a = fabsf(x), b = fabsf(y), big = a > b ? a : b, small = a > b ? b : a;
+  float q = big == 0 ? 0.0f : (small == INFINITY ? 1.0f : small / big), p = sc_atan_f32(q);
+  p = b > a ? 1.57079633f - p : p;
+  p = sc_f32_bits(x) < 0 ? 3.14159265f - p : p;
+  return x != x || y != y ? x + y : copysignf(p, y);
+}
+/* asinh, acosh, atanh by log1p, within 4 ulp; for large x, log 2x */
+static inline float sc_asinh_f32(float x) {
+  float a = fabsf(x), s = a * a;
+  float near = sc_log1p_f32(a + s / (1.0f + sqrtf(1.0f + s))), far = sc_log_f32(a) + 0.693147181f;
+  return copysignf(a > 1e8f ? far : near, x);
+}
+static inline float sc_acosh_f32(float x) {
+  float t = x - 1.0f, near = sc_log1p_f32(t + sqrtf(t * (2.0f + t))), far = sc_log_f32(x) + 0.693147181f;
+  float y = x > 1e8f ? far : near;
+  return x < 1.0f ? NAN : y;
+}
+static inline float sc_atanh_f32(float x) {
+  float a = fabsf(x);
+  return copysignf(0.5f * sc_log1p_f32(2.0f * a / (1.0f - a)), x);
+}
+/* sinh from e^x - 1, above 9 half of e^x in two factors, since it may overflow before its half does; within 3 ulp */
 static inline float sc_sinh_f32(float x) {
-  float a = fabsf(x), s = x * x;
-  float p = ((2.037740802e-4f * s + 8.330211370e-3f) * s + 1.666671825e-1f) * s * x + x;
-  float h = sc_exp_f32(a * 0.5f > 50.0f ? 50.0f : a * 0.5f), e = 0.5f * h * h;
-  e = a < 80.0f ? e - 0.25f / e : e;
-  float far = a < 80.0f ? 0.5f * (sc_exp_f32(a) - sc_exp_f32(-a)) : e;
-  return a < 1.0f ? p : copysignf(a > 89.5f ? INFINITY : far, x != x ? a : x) + (x != x ? x : 0.0f);
+  float a = fabsf(x), t = sc_expm1_f32(a > 10.0f ? 10.0f : a), h = sc_exp_f32(a * 0.5f);
+  float near = 0.5f * (t + t / (t + 1.0f)), far = 0.5f * h * h;
+  float y = copysignf(a > 9.0f ? far : near, x);
+  return x != x ? x : y;
 }
 static inline float sc_cosh_f32(float x) {
-  float a = fabsf(x), h = sc_exp_f32(a * 0.5f > 50.0f ? 50.0f : a * 0.5f);
-  float far = 0.5f * h * h, near = 0.5f * (sc_exp_f32(a) + sc_exp_f32(-a));
-  float y = a < 80.0f ? near : (a > 89.5f ? INFINITY : far);
-  return x != x ? x : y;
+  float a = fabsf(x), h = sc_exp_f32(a * 0.5f), e = h * h;
+  return a > 9.0f ? 0.5f * h * h : 0.5f * (e + 1.0f / e);
 }
 
 /* ---- pow, vector: log2 and exp2 in double, so that the result is right to about 0.5 ulp ---- */
@@ -354,11 +387,12 @@ static inline double sc_pow_f64(double x, double y) { return pow(x, y); }
 #define SC_LIBM_64(fn) static inline double sc_##fn##_f64(double x) { return fn(x); }
 #define SC_LIBM(fn) static inline float sc_##fn##_f32(float x) { return fn##f(x); } SC_LIBM_64(fn)
 SC_LIBM_64(sin) SC_LIBM_64(cos) SC_LIBM_64(tan) SC_LIBM_64(asin) SC_LIBM_64(acos) SC_LIBM_64(atan) SC_LIBM_64(sinh) SC_LIBM_64(cosh)
-SC_LIBM(acosh) SC_LIBM(asinh) SC_LIBM(atanh) SC_LIBM(sqrt) SC_LIBM(ceil) SC_LIBM(floor) SC_LIBM(trunc) SC_LIBM(rint) SC_LIBM(fabs)
+SC_LIBM_64(acosh) SC_LIBM_64(asinh) SC_LIBM_64(atanh) SC_LIBM(sqrt) SC_LIBM(ceil) SC_LIBM(floor) SC_LIBM(trunc) SC_LIBM(rint) SC_LIBM(fabs)
 #define SC_LIBM_2(fn) \
   static inline float sc_##fn##_f32(float x, float y) { return fn##f(x, y); } \
   static inline double sc_##fn##_f64(double x, double y) { return fn(x, y); }
-SC_LIBM_2(atan2) SC_LIBM_2(hypot) SC_LIBM_2(fmod) SC_LIBM_2(copysign) SC_LIBM_2(nextafter)
+static inline double sc_atan2_f64(double y, double x) { return atan2(y, x); }
+SC_LIBM_2(hypot) SC_LIBM_2(fmod) SC_LIBM_2(copysign) SC_LIBM_2(nextafter)
 #undef SC_LIBM_64
 #undef SC_LIBM
 #undef SC_LIBM_2
@@ -375,7 +409,21 @@ static inline float sc_polygamma_f32(float n, float x) { return sc__polygamma_f3
 #undef SC_SPECIAL_1
 #undef SC_SPECIAL_2
 
-/* ---- division that rounds down, as in Lua: floats ---- */
+/* ---- division with whole quotients ----
+** float32, vector: in double a quotient below SC_QUOTIENT_MAX is far enough from any whole number that it is not to be cut right,
+** and what is left is exact. Loops give larger ones, and zeros, infinities and NaN, to the plain versions below. */
+#define SC_QUOTIENT_MAX 2.0e8
+static inline float sc_fmod_fast(float a, float b) { return copysignf((float)((double)a - trunc((double)a / (double)b) * (double)b), a); }
+static inline float sc_remainder_fast(float a, float b) {
+  float m = (float)((double)a - trunc((double)a / (double)b) * (double)b);
+  return (m < 0) & (b > 0) ? m + b : (m > 0) & (b < 0) ? m + b : copysignf(m, m == 0 ? a : m);
+}
+static inline float sc_floordiv_fast(float a, float b) {
+  double q = (double)a / (double)b;
+  return (float)copysign(floor(q), q);
+}
+
+/* That rounds down, as in Lua. */
 static inline double sc_remainder_f64(double a, double b) { double m = fmod(a, b); return m != 0 && (b < 0) != (m < 0) ? m + b : m; }
 static inline float sc_remainder_f32(float a, float b) { float m = fmodf(a, b); return m != 0 && (b < 0) != (m < 0) ? m + b : m; }
 /* The quotient of what fmod leaves is whole but for its rounding: the nearest whole number below is the right one. */
@@ -406,13 +454,18 @@ static inline float sc_decimals_f32(float x, int64_t n) {
 
 /* ---- small ones for both types ---- */
 #define SC_BOTH(T, s, e) \
-  static inline T sc_max_##s(T a, T b) { return a > b || a != a ? a : b; } \
-  static inline T sc_min_##s(T a, T b) { return a < b || a != a ? a : b; } \
+  static inline T sc_max_##s(T a, T b) { return (a > b) | (a != a) ? a : b; } \
+  static inline T sc_min_##s(T a, T b) { return (a < b) | (a != a) ? a : b; } \
+  static inline T sc_clamp_##s(T a, T b, T c) {     /* one comparison a choice: only those become vector code */ \
+    T t = !(b <= a) ? b : a; \
+    t = !(c >= t) ? c : t; \
+    return a != a ? a : t; \
+  } \
   /* from the nearer end, so that both ends are exact */ \
   static inline T sc_lerp_##s(T a, T b, T w) { return sc_fabs_##s(w) < (T)0.5 ? a + w * (b - a) : b - (b - a) * (1 - w); } \
-  static inline T sc_logaddexp_##s(T a, T b) { return a == b ? a + (T)0.69314718055994530942 : sc_max_##s(a, b) + sc_log1p_##s(sc_exp_##s(-sc_fabs_##s(a - b))); } \
+  static inline T sc_logaddexp_##s(T a, T b) { return a == b ? a + (T)0.69314718055994530942 : sc_max_##s(a, b) + sc_log1p_unit_##s(sc_exp_##s(-sc_fabs_##s(a - b))); } \
   static inline T sc_logaddexp2_##s(T a, T b) { \
-    return a == b ? a + 1 : sc_max_##s(a, b) + (T)1.44269504088896340736 * sc_log1p_##s(sc_exp2_##s(-sc_fabs_##s(a - b))); \
+    return a == b ? a + 1 : sc_max_##s(a, b) + (T)1.44269504088896340736 * sc_log1p_unit_##s(sc_exp2_##s(-sc_fabs_##s(a - b))); \
   } \
   static inline T sc_xlogy_##s(T a, T b) { return b != b ? b : a == 0 ? 0 : a * sc_log_##s(b); } \
   static inline T sc_xlog1py_##s(T a, T b) { return b != b ? b : a == 0 ? 0 : a * sc_log1p_##s(b); } \

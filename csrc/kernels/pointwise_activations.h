@@ -4,7 +4,7 @@ SC_PW_ROW(relu, 1, SAME, SC_PW_NO_BOOL, FI, VEC, 0.3f, a > 0 ? a : (a != a ? a :
           GRAD("where(gt(y, 0), dy, 0)"))
 SC_PW_ROW(relu6, 1, SAME, SC_PW_NO_BOOL, FI, VEC, 0.3f, a < 0 ? 0 : a > 6 ? 6 : a, MI(min)(MI(max)(sa, 0), 6), "relu6(x)", SC_OP_INPLACE, "x limited to 0 … 6.",
           GRAD("where(logical_and(gt(x, 0), lt(x, 6)), dy, 0)"))
-SC_PW_ROW(hardtanh, 1, SAME, SC_PW_NO_BOOL, FI, VEC, 0.3f, M(min)(M(max)(a, P(0)), P(1)), MI(min)(MI(max)(sa, PS(0)), PS(1)),
+SC_PW_ROW(hardtanh, 1, SAME, SC_PW_NO_BOOL, FI, VEC, 0.3f, M(clamp)(a, P(0), P(1)), MI(min)(MI(max)(sa, PS(0)), PS(1)),
           "hardtanh(x, min_val: number = -1, max_val: number = 1)", SC_OP_INPLACE, "x limited to min_val … max_val; no gradient passes at the bounds.",
           GRAD("where(logical_and(gt(x, min_val), lt(x, max_val)), dy, 0)"))
 SC_PW_ROW(threshold, 1, SAME, SC_PW_NO_BOOL, FI, VEC, 0.3f, a <= P(0) ? P(1) : a, sa <= PS(0) ? PI(1) : a, "threshold(x, threshold: number, value: number)", SC_OP_INPLACE,

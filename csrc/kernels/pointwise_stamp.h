@@ -12,18 +12,22 @@
 #define IVDEP _Pragma("GCC ivdep")
 #endif
 
-#define P(k) ((T)p[k].f)
-#define PI(k) ((T)p[k].i)
-#define PS(k) ((S)p[k].i)
+/* Attributes are read before the loops: a load inside a branch would keep compilers from making the branch a choice. */
+#define P(k) f##k
+#define PI(k) ((T)i##k)
+#define PS(k) ((S)i##k)
+#define ATTRIBUTES \
+  LET const T f0 = (T)p[0].f; LET const T f1 = (T)p[1].f; LET const T f2 = (T)p[2].f; \
+  LET const int64_t i0 = p[0].i; LET const int64_t i1 = p[1].i;
 #define sa ((S)a)
 #define sb ((S)b)
 #define sc ((S)c)
 
 /* A source is packed (step 1) or a single value (step 0) in the loops that vectorise; the last loop takes any step. A is the
 ** type of the first operand's elements: bytes for the condition of SC_PW_COND rows. */
+#define LET __attribute__((unused))
 #define EACH(body) IVDEP for (int64_t i = 0; i < n; i++) { body; }
 #define STORED(R, e) (R)(e)
-#define LET __attribute__((unused))
 #define LOOP_1(A, R, e) \
   if (as == 1) EACH(LET T a = ap[i]; dp[i] = STORED(R, e)) \
   else EACH(LET T a = ap[i * as]; dp[i] = STORED(R, e))
@@ -55,7 +59,8 @@
                           const sc_scalar *p)
 #define FN(name, arity, rule, e) \
   HEAD(name) { \
-    (void)bv; (void)bs; (void)cv; (void)cs; (void)p; \
+    (void)bv; (void)bs; (void)cv; (void)cs; \
+    ATTRIBUTES \
     RESULT_##rule *dp = d; \
     const OPERAND_##rule *ap = av; \
     LOOP_##arity(OPERAND_##rule, RESULT_##rule, e) \
@@ -71,6 +76,36 @@
     if (large) for (int64_t i = 0; i < n; i++) dp[i] = name##f(ap[i * as]); \
     else LOOP_1(float, float, e) \
   }
+/* Whatever the steps, a loop over packed copies of the operands. */
+#define FN_COPIES(name, arity, rule, e) \
+  HEAD(name) { \
+    (void)cv; (void)cs; (void)p; \
+    T *dp = d; \
+    const T *xp = av, *yp = bv; \
+    for (int64_t k = 0; k < n; k += 64) { \
+      T ap[64], bp[64]; \
+      int64_t m = n - k < 64 ? n - k : 64; \
+      for (int64_t i = 0; i < m; i++) { ap[i] = xp[(k + i) * as]; bp[i] = yp[(k + i) * bs]; } \
+      for (int64_t i = m; i < 64; i++) ap[i] = bp[i] = 1; \
+      for (int i = 0; i < 64; i++) { T a = ap[i], b = bp[i]; ap[i] = e; } \
+      memcpy(dp + k, ap, (size_t)m * sizeof(T)); \
+    } \
+  }
+/* Likewise of two operands: quotients above SC_QUOTIENT_MAX. */
+#define FN_QUOTIENT(name, arity, rule, e) \
+  HEAD(name) { \
+    (void)cv; (void)cs; (void)p; \
+    float *dp = d; \
+    const float *ap = av, *bp = bv; \
+    int plain = 0; \
+    for (int64_t i = 0; i < n; i++) plain |= !(fabs((double)ap[i * as] / (double)bp[i * bs]) < SC_QUOTIENT_MAX) | !(fabsf(bp[i * bs]) < INFINITY); \
+    if (plain) for (int64_t i = 0; i < n; i++) { float a = ap[i * as], b = bp[i * bs]; dp[i] = e; } \
+    else if (as == 1 && bs == 1) EACH(float a = ap[i]; float b = bp[i]; dp[i] = name##_fast(a, b)) \
+    else EACH(float a = ap[i * as]; float b = bp[i * bs]; dp[i] = name##_fast(a, b)) \
+  }
+#define fmod_fast sc_fmod_fast
+#define remainder_fast sc_remainder_fast
+#define floor_divide_fast sc_floordiv_fast
 #define SKIP(...)
 #ifdef STAMP_ALL
 #define ONE_F FN
@@ -96,6 +131,8 @@
 #define DO_FI_VEC32 FN
 #define DO_F_VEC32 FN
 #define DO_F_WIDE FN_WIDE
+#define DO_FI_QUOTIENT FN_QUOTIENT
+#define DO_FI_COPIES FN_COPIES
 #include "pointwise_table.h"
 #undef TYPE
 #undef T
@@ -104,6 +141,8 @@
 #undef DO_FI_VEC32
 #undef DO_F_VEC32
 #undef DO_F_WIDE
+#undef DO_FI_QUOTIENT
+#undef DO_FI_COPIES
 #define TYPE f64
 #define T double
 #define S double
@@ -111,6 +150,8 @@
 #define DO_FI_VEC32 ONE_F
 #define DO_F_VEC32 ONE_F
 #define DO_F_WIDE ONE_F
+#define DO_FI_QUOTIENT ONE_F
+#define DO_FI_COPIES ONE_F
 #include "pointwise_table.h"
 #undef TYPE
 #undef T
@@ -127,6 +168,8 @@
 #undef DO_FI_VEC32
 #undef DO_F_VEC32
 #undef DO_F_WIDE
+#undef DO_FI_QUOTIENT
+#undef DO_FI_COPIES
 
 /* ---- integers: in 64 bits, unsigned so that overflow wraps; bools in bytes ---- */
 #ifdef STAMP_ALL
@@ -196,6 +239,8 @@
 #define DO_FI_VEC32(name) ROW(name, F32(name) DEF_ONE(F64(name)) INTS(name))
 #define DO_F_VEC32(name) ROW(name, F32(name) DEF_ONE(F64(name)))
 #define DO_F_WIDE(name) DO_F_VEC32(name)
+#define DO_FI_QUOTIENT(name) DO_FI_VEC32(name)
+#define DO_FI_COPIES(name) DO_FI_VEC32(name)
 #define DO_FI_ONE(name) DEF_ONE(ROW(name, F32(name) F64(name) INTS(name)))
 #define DO_F_ONE(name) DEF_ONE(ROW(name, F32(name) F64(name)))
 #define DO_IB_ONE(name) DEF_ONE(ROW(name, INTS(name) BOOLS(name)))

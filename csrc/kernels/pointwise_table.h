@@ -8,8 +8,9 @@
 ** rule, flags: see kernels.h.
 ** types: F floats, I integers (write 0 for the other expression), B bools by the integer expression over bytes of 0 and 1; without
 ** B bools are computed as int64, and whatever is not 0 is true.
-** isa: VEC stamps a loop per instruction set, VEC32 only in float32, WIDE is that for functions whose large arguments the C
-** library must take, ONE stamps a single loop (for calls that do not vectorise).
+** isa: VEC stamps a loop per instruction set, VEC32 only in float32, WIDE and QUOTIENT are that for functions whose large arguments
+** the plain version must take, COPIES for
+** those that vectorise only over packed operands, ONE stamps a single loop (for calls that do not vectorise).
 ** cost: about, nanoseconds an element.
 ** GRAD: a formula per tensor input (see autodiff/formula.c); NOGRAD: why there is none. In formulas the values of the branch of
 ** `where` that is not taken must stay finite, or the derivative of the derivative makes 0 * infinity of them.
@@ -27,13 +28,13 @@ SC_PW_ROW(mul, 2, SAME, 0, FIB, VEC, 0.3f, a * b, a * b, "mul(x, other)", SC_OP_
 SC_PW_ROW(div, 2, FLOAT, 0, F, VEC, 0.4f, a / b, 0, "div(x, other, rounding_mode: str?)", SC_OP_INPLACE,
           "x / other, broadcast; integers give floats.\nrounding_mode \"floor\" rounds down, \"trunc\" towards zero, and keeps integers.\n"
           "Example: sc.tensor{7}:div(sc.tensor{-2}, {rounding_mode = \"floor\"})", GRAD("dy / other", "-dy * y / other"), .compose = sc__div_compose)
-SC_PW_ROW(floor_divide, 2, SAME, SC_PW_NO_BOOL | SC_PW_NO_ZERO, FI, ONE, 8, M(floordiv)(a, b), MI(floordiv)(sa, sb), "floor_divide(x, other)", SC_OP_INPLACE,
+SC_PW_ROW(floor_divide, 2, SAME, SC_PW_NO_BOOL | SC_PW_NO_ZERO, FI, QUOTIENT, 1, M(floordiv)(a, b), MI(floordiv)(sa, sb), "floor_divide(x, other)", SC_OP_INPLACE,
           "x / other rounded down. Integers: other = 0 is an error, and the smallest number by -1 wraps.", GRAD("zero_of(dy)", "zero_of(dy)"))
 SC_PW_ROW(trunc_divide, 2, SAME, SC_PW_NO_BOOL | SC_PW_NO_ZERO, FI, ONE, 1, M(trunc)(a / b), MI(div)(sa, sb), "trunc_divide(x, other)", SC_OP_INPLACE | SC_OP_INTERNAL,
           "x / other rounded towards zero.", GRAD("zero_of(dy)", "zero_of(dy)"))
-SC_PW_ROW(remainder, 2, SAME, SC_PW_NO_BOOL | SC_PW_NO_ZERO, FI, ONE, 8, M(remainder)(a, b), MI(remainder)(sa, sb), "remainder(x, other)", SC_OP_INPLACE,
+SC_PW_ROW(remainder, 2, SAME, SC_PW_NO_BOOL | SC_PW_NO_ZERO, FI, QUOTIENT, 1, M(remainder)(a, b), MI(remainder)(sa, sb), "remainder(x, other)", SC_OP_INPLACE,
           "x - other * floor(x / other): it has other's sign, as Lua's %. Integers: other = 0 is an error.", GRAD("dy", "-dy * floor_divide(x, other)"))
-SC_PW_ROW(fmod, 2, SAME, SC_PW_NO_BOOL | SC_PW_NO_ZERO, FI, ONE, 8, M(fmod)(a, b), MI(mod)(sa, sb), "fmod(x, other)", SC_OP_INPLACE,
+SC_PW_ROW(fmod, 2, SAME, SC_PW_NO_BOOL | SC_PW_NO_ZERO, FI, QUOTIENT, 1, M(fmod)(a, b), MI(mod)(sa, sb), "fmod(x, other)", SC_OP_INPLACE,
           "x - other * trunc(x / other): it has x's sign. Integers: other = 0 is an error.", GRAD("dy", "-dy * trunc_divide(x, other)"))
 SC_PW_ROW(neg, 1, SAME, SC_PW_NO_BOOL, FI, VEC, 0.3f, -a, 0 - a, "neg(x)", SC_OP_INPLACE, "-x. Not for bools: logical_not.", GRAD("-dy"))
 SC_PW_ROW(abs, 1, SAME, SC_PW_NO_BOOL, FI, VEC, 0.3f, M(fabs)(a), MI(abs)(sa), "abs(x)", SC_OP_INPLACE, "Absolute value; the gradient at 0 is 0.",
@@ -44,7 +45,7 @@ SC_PW_ROW(square, 1, SAME, SC_PW_BOOL_INT, FI, VEC, 0.3f, a * a, a * a, "square(
 SC_PW_ROW(reciprocal, 1, FLOAT, 0, F, VEC, 0.4f, 1 / a, 0, "reciprocal(x)", SC_OP_INPLACE, "1 / x.", GRAD("-dy * y * y"))
 SC_PW_ROW(sqrt, 1, FLOAT, 0, F, VEC, 0.4f, M(sqrt)(a), 0, "sqrt(x)", SC_OP_INPLACE, "Square root; NaN below 0.", GRAD("dy / (2 * y)"))
 SC_PW_ROW(rsqrt, 1, FLOAT, 0, F, VEC, 0.6f, 1 / M(sqrt)(a), 0, "rsqrt(x)", SC_OP_INPLACE, "1 / sqrt(x).", GRAD("-0.5 * dy * y * y * y"))
-SC_PW_ROW(pow, 2, SAME, SC_PW_NO_BOOL, FI, VEC32, 2, M(pow)(a, b), MI(pow)(a, (int64_t)b), "pow(x, exponent)", SC_OP_INPLACE,
+SC_PW_ROW(pow, 2, SAME, SC_PW_NO_BOOL, FI, COPIES, 2, M(pow)(a, b), MI(pow)(a, (int64_t)b), "pow(x, exponent)", SC_OP_INPLACE,
           "x to the power of exponent, broadcast. An integer to a negative whole number is an error.\nExample: sc.tensor{1.0, 2.0} ^ 2",
           GRAD("dy * (exponent * pow(where(eq(exponent, 0), 1, x), exponent - 1))",
                "dy * y * log(where(logical_and(eq(x, 0), ge(exponent, 0)), 1, x))"), .compose = sc__pow_compose)
@@ -53,7 +54,7 @@ SC_PW_ROW(addcmul, 3, SAME, SC_PW_NO_BOOL, FI, VEC, 0.4f, a + P(0) * b * c, a + 
 SC_PW_ROW(addcdiv, 3, SAME, 0, F, VEC, 0.5f, a + P(0) * (b / c), 0, "addcdiv(x, tensor1, tensor2, value: number = 1)", SC_OP_INPLACE,
           "x + value * tensor1 / tensor2; floats only.", GRAD("dy", "dy * value / tensor2", "-dy * value * tensor1 / (tensor2 * tensor2)"))
 SC_PW_ROW(lerp, 3, SAME, 0, F, VEC, 0.4f, M(lerp)(a, b, c), 0, "lerp(x, end, weight)", SC_OP_INPLACE,
-          "x + weight * (end - x), exact at both ends; weight is a number or a tensor.", GRAD("dy * (1 - weight)", "dy * weight", "dy * (end - x)"))
+          "x + weight * (end - x), exact at both ends; weight is a number or a tensor.", GRAD("dy * (1 - weight)", "dy * weight", "dy * (end - x)"), .compose = sc__lerp_compose)
 SC_PW_ROW(gcd, 2, SAME, SC_PW_NO_BOOL, I, ONE, 30, 0, sc_gcd(MI(abs)(sa), MI(abs)(sb)), "gcd(x, other)", SC_OP_INPLACE, "Greatest common divisor of integers.",
           NOGRAD("of integers"))
 SC_PW_ROW(lcm, 2, SAME, SC_PW_NO_BOOL, I, ONE, 30, 0, sc_lcm(MI(abs)(sa), MI(abs)(sb)), "lcm(x, other)", SC_OP_INPLACE, "Least common multiple of integers.",
@@ -67,7 +68,7 @@ SC_PW_ROW(trunc, 1, SAME, SC_PW_NO_BOOL, FI, VEC, 0.3f, M(trunc)(a), a, "trunc(x
 SC_PW_ROW(round, 1, SAME, SC_PW_NO_BOOL, FI, VEC, 0.3f, M(rint)(a), a, "round(x, decimals: int = 0)", SC_OP_INPLACE,
           "Rounded to the nearest whole number, or to that many decimals (negative: tens, hundreds …); ties go to the even one.", GRAD("zero_of(dy)"),
           .compose = sc__round_compose)
-SC_PW_ROW(round_decimals, 1, SAME, 0, F, ONE, 30, M(decimals)(a, (int64_t)p[0].i), 0, "round_decimals(x, decimals: int)", SC_OP_INPLACE | SC_OP_INTERNAL,
+SC_PW_ROW(round_decimals, 1, SAME, 0, F, ONE, 30, M(decimals)(a, i0), 0, "round_decimals(x, decimals: int)", SC_OP_INPLACE | SC_OP_INTERNAL,
           "Rounded to that many decimals.", GRAD("zero_of(dy)"))
 SC_PW_ROW(frac, 1, SAME, 0, F, VEC, 0.3f, a - M(trunc)(a), 0, "frac(x)", SC_OP_INPLACE, "x - trunc(x); floats only.", GRAD("dy"))
 
@@ -96,14 +97,14 @@ SC_PW_ROW(tan, 1, FLOAT, 0, F, WIDE, 1, M(tan)(a), 0, "tan(x)", SC_OP_INPLACE, "
 SC_PW_ROW(asin, 1, FLOAT, 0, F, VEC32, 0.6f, M(asin)(a), 0, "asin(x)", SC_OP_INPLACE, "Inverse sine, in radians.", GRAD("dy * rsqrt(1 - x * x)"))
 SC_PW_ROW(acos, 1, FLOAT, 0, F, VEC32, 0.6f, M(acos)(a), 0, "acos(x)", SC_OP_INPLACE, "Inverse cosine, in radians.", GRAD("-dy * rsqrt(1 - x * x)"))
 SC_PW_ROW(atan, 1, FLOAT, 0, F, VEC32, 0.6f, M(atan)(a), 0, "atan(x)", SC_OP_INPLACE, "Inverse tangent, in radians.", GRAD("dy / (x * x + 1)"))
-SC_PW_ROW(atan2, 2, FLOAT, 0, F, ONE, 15, M(atan2)(a, b), 0, "atan2(x, other)", SC_OP_INPLACE, "Angle of the point (other, x), in radians.",
+SC_PW_ROW(atan2, 2, FLOAT, 0, F, VEC32, 1, M(atan2)(a, b), 0, "atan2(x, other)", SC_OP_INPLACE, "Angle of the point (other, x), in radians.",
           GRAD("dy * (other / (x * x + other * other))", "-dy * (x / (x * x + other * other))"))
 SC_PW_ROW(sinh, 1, FLOAT, 0, F, VEC32, 1, M(sinh)(a), 0, "sinh(x)", SC_OP_INPLACE, "Hyperbolic sine.", GRAD("dy * cosh(x)"))
 SC_PW_ROW(cosh, 1, FLOAT, 0, F, VEC32, 1, M(cosh)(a), 0, "cosh(x)", SC_OP_INPLACE, "Hyperbolic cosine.", GRAD("dy * sinh(x)"))
 SC_PW_ROW(tanh, 1, FLOAT, 0, F, VEC32, 0.6f, M(tanh)(a), 0, "tanh(x)", SC_OP_INPLACE, "Hyperbolic tangent.", GRAD("dy * (1 - y * y)"))
-SC_PW_ROW(asinh, 1, FLOAT, 0, F, ONE, 15, M(asinh)(a), 0, "asinh(x)", SC_OP_INPLACE, "Inverse hyperbolic sine.", GRAD("dy * rsqrt(x * x + 1)"))
-SC_PW_ROW(acosh, 1, FLOAT, 0, F, ONE, 15, M(acosh)(a), 0, "acosh(x)", SC_OP_INPLACE, "Inverse hyperbolic cosine; NaN below 1.", GRAD("dy * rsqrt(x * x - 1)"))
-SC_PW_ROW(atanh, 1, FLOAT, 0, F, ONE, 15, M(atanh)(a), 0, "atanh(x)", SC_OP_INPLACE, "Inverse hyperbolic tangent.", GRAD("dy / (1 - x * x)"))
+SC_PW_ROW(asinh, 1, FLOAT, 0, F, VEC32, 1, M(asinh)(a), 0, "asinh(x)", SC_OP_INPLACE, "Inverse hyperbolic sine.", GRAD("dy * rsqrt(x * x + 1)"))
+SC_PW_ROW(acosh, 1, FLOAT, 0, F, VEC32, 1, M(acosh)(a), 0, "acosh(x)", SC_OP_INPLACE, "Inverse hyperbolic cosine; NaN below 1.", GRAD("dy * rsqrt(x * x - 1)"))
+SC_PW_ROW(atanh, 1, FLOAT, 0, F, VEC32, 1, M(atanh)(a), 0, "atanh(x)", SC_OP_INPLACE, "Inverse hyperbolic tangent.", GRAD("dy / (1 - x * x)"))
 SC_PW_ROW(deg2rad, 1, FLOAT, 0, F, VEC, 0.3f, a * (T)0.017453292519943295769, 0, "deg2rad(x)", SC_OP_INPLACE, "Degrees to radians.", GRAD("deg2rad(dy)"))
 SC_PW_ROW(rad2deg, 1, FLOAT, 0, F, VEC, 0.3f, a * (T)57.295779513082320877, 0, "rad2deg(x)", SC_OP_INPLACE, "Radians to degrees.", GRAD("rad2deg(dy)"))
 SC_PW_ROW(hypot, 2, SAME, 0, F, ONE, 5, M(hypot)(a, b), 0, "hypot(x, other)", SC_OP_INPLACE, "sqrt(x^2 + other^2) without overflow; the gradient at the origin is 0.",
@@ -140,7 +141,7 @@ SC_PW_ROW(clamp_min, 2, SAME, 0, FIB, VEC, 0.3f, M(max)(a, b), sa > sb ? a : b, 
           "x, at least min (a number or a tensor). NaN stays; a value at the bound passes its gradient.", GRAD("where(ge(x, min), dy, 0)", "where(lt(x, min), dy, 0)"))
 SC_PW_ROW(clamp_max, 2, SAME, 0, FIB, VEC, 0.3f, M(min)(a, b), sa < sb ? a : b, "clamp_max(x, max)", SC_OP_INPLACE,
           "x, at most max (a number or a tensor). NaN stays; a value at the bound passes its gradient.", GRAD("where(le(x, max), dy, 0)", "where(gt(x, max), dy, 0)"))
-SC_PW_ROW(clamp, 3, SAME, SC_PW_NO_BOOL, FI, VEC, 0.3f, M(min)(M(max)(a, b), c), MI(min)(MI(max)(sa, sb), sc), "clamp(x, min: tensor?, max: tensor?)", SC_OP_INPLACE,
+SC_PW_ROW(clamp, 3, SAME, SC_PW_NO_BOOL, FI, VEC, 0.3f, M(clamp)(a, b, c), MI(min)(MI(max)(sa, sb), sc), "clamp(x, min: tensor?, max: tensor?)", SC_OP_INPLACE,
           "x limited to min … max, numbers or tensors, of which one may be missing; max wins. NaN stays; a value at a bound passes its gradient.\n"
           "Example: x:clamp(0, 1); x:clamp{max = 6}",
           GRAD("where(logical_and(ge(x, min), le(x, max)), dy, 0)", "where(logical_and(lt(min, max), lt(x, min)), dy, 0)", "where(logical_or(gt(min, max), gt(x, max)), dy, 0)"),

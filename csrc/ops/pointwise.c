@@ -216,6 +216,11 @@ static sc_status sc__clamp_compose(sc_call *c) {
   return become(c, low ? "clamp_min" : "clamp_max", (sc_tensor *[]){x, low ? low : high}, 2, NULL, 0);
 }
 
+static sc_status sc__lerp_compose(sc_call *c) {
+  if (sc__is_float((sc_dtype)c->in[0]->dtype)) return SC_OK;
+  return sc__bad_input(c, 0, "not defined for %s", sc_dtype_name((sc_dtype)c->in[0]->dtype));
+}
+
 static sc_status sc__isclose_compose(sc_call *c) {
   for (int i = 0; i < 2; i++)
     if (!(sc__number(&c->attr[i]) >= 0)) return sc__bad_attr(c, i, "expected a number of at least 0, got %.14g", sc__number(&c->attr[i]));

@@ -40,7 +40,8 @@ sc.special.multigammaln = sc.mvlgamma
 
 local F = sc.functional
 
-define(F, "nn.functional.prelu(x, weight)", "x above 0, else weight * x. weight: one number, or one for each channel (dimension 2).", function(x, weight)
+define(F, "nn.functional.prelu(x, weight)", "x above 0, else weight * x. weight: one number, or one for each channel (dimension 2).",
+  function(x, weight)
   if weight:dim() > 1 then error(("prelu: argument 2 (weight): expected at most 1 dimension, got %d"):format(weight:dim()), 2) end
   if x:dim() == 0 and weight:dim() > 0 then error("prelu: argument 1 (x): expected at least 1 dimension", 2) end
   if weight:numel() ~= 1 then
