@@ -35,7 +35,7 @@ sc_status sc__index_read(sc_call *c, int slot, int64_t n, bool negative, sc_tens
     if (n == 0) s = sc__bad_input(c, slot, "index %lld is out of range: the dimension is empty", (long long)v[i]);
     else s = sc__bad_input(c, slot, "index %lld is out of range %lld..%lld", (long long)v[i], (long long)base, (long long)(n - 1 + base));
   }
-  if (s != SC_OK) sc_tensor_release(*packed);
+  if (s != SC_OK) { sc_tensor_release(*packed); *packed = NULL; }
   return s;
 }
 
