@@ -5,6 +5,7 @@
 ** x [T, N, I], states [N, H], w_ih [G H, I], w_hh [G H, H], b_ih and b_hh [G H]; y [T, N, H]. G: gates, lstm 4 (i f g o), gru 3 (r z n),
 ** plain 1. `reverse` runs from the last step to the first. Source: the equations of PyTorch's LSTM, GRU and RNN. */
 #include "../kernels/neural.h"
+#include "../kernels/tile.h"
 #include "neural.h"
 
 #include <string.h>
@@ -27,6 +28,23 @@ static sc_status gemm(const layer *l, bool ta, bool tb, int64_t m, int64_t n, in
   if (l->type == SC_FLOAT32) return sc__gemm_f32(l->ctx, ta, tb, m, n, k, 1, a, lda, b, ldb, add, c, ldc);
   return sc__gemm_f64(l->ctx, ta, tb, m, n, k, 1, a, lda, b, ldb, add, c, ldc);
 }
+
+/* A weight that every step multiplies by: packed once where that pays (float32, a few rows), else as it is. */
+typedef struct recurrent { bool packed; sc_panels panels; const void *w; bool transposed; int64_t K, n, ld; } recurrent;
+
+static sc_status recurrent_new(const layer *l, bool transposed, int64_t K, int64_t n, const void *w, int64_t ld, recurrent *r) {
+  *r = (recurrent){.w = w, .transposed = transposed, .K = K, .n = n, .ld = ld, .packed = l->type == SC_FLOAT32 && l->N > 2 && l->N <= 128 && l->T > 2 && K > 0 && n > 0};
+  return r->packed ? sc__panels_new(l->ctx, transposed, K, n, w, ld, l->N, &r->panels) : SC_OK;
+}
+
+/* c [N, n] = a [N, K] w (+ c) */
+static sc_status recurrent_times(const layer *l, recurrent *r, const void *a, bool add, void *c) {
+  if (!r->packed) return gemm(l, false, r->transposed, l->N, r->n, r->K, a, r->K, r->w, r->ld, add, c, r->n);
+  sc__panels_times(l->ctx, &r->panels, l->N, a, r->K, add, c, r->n);
+  return SC_OK;
+}
+
+static void recurrent_free(const layer *l, recurrent *r) { if (r->packed) sc__panels_free(l->ctx, &r->panels); }
 
 /* rows of n: y[r] = bias (or zeros); plus = true adds */
 static void spread_bias(sc_dtype type, int64_t rows, int64_t n, const void *bias, void *y, bool plus) {
@@ -102,14 +120,16 @@ static sc_status layer_run(sc_call *c, cell kind) {
   if (kind != GRU && b_hh) spread_bias(l.type, l.T * l.N, GH, b_hh, gates, true);
   s = gemm(&l, false, true, l.T * l.N, GH, l.I, x, l.I, ih, l.I, true, gates, GH);
   const char *h = h0, *cell_state = h0 + NH * z;
+  recurrent r = {0};
+  if (s == SC_OK) s = recurrent_new(&l, true, l.H, GH, hh, l.H, &r);
   for (int64_t i = 0; i < l.T && s == SC_OK; i++) {
     int64_t t = l.reverse ? l.T - 1 - i : i;
     char *g = gates + t * l.N * GH * z, *out = y + t * NH * z, *k = keep + t * l.N * z * (kind == LSTM ? 6 * l.H : kind == GRU ? 4 * l.H : 0);
     if (kind == GRU) {
       spread_bias(l.type, l.N, GH, b_hh, hidden, false);
-      s = gemm(&l, false, true, l.N, GH, l.H, h, l.H, hh, l.H, true, hidden, GH);
+      s = recurrent_times(&l, &r, h, true, hidden);
     } else {
-      s = gemm(&l, false, true, l.N, GH, l.H, h, l.H, hh, l.H, true, g, GH);
+      s = recurrent_times(&l, &r, h, true, g);
     }
     if (s != SC_OK) break;
     char *k_c = k + 4 * NH * z, *k_tc = k + 5 * NH * z;
@@ -127,6 +147,7 @@ static sc_status layer_run(sc_call *c, cell kind) {
     h = out;
     if (kind == LSTM) cell_state = k_c;
   }
+  recurrent_free(&l, &r);
   if (s == SC_OK) {
     memcpy(w.out[1]->data, h, (size_t)(NH * z));
     if (kind == LSTM) memcpy(w.out[1]->data + NH * z, cell_state, (size_t)(NH * z));
@@ -169,7 +190,7 @@ typedef struct back {
 } back;
 
 /* The gates' gradients, step by step from the end; dh and dc end as the first state's. */
-static sc_status back_steps(const back *b) {
+static sc_status back_steps(const back *b, recurrent *r) {
   const layer *l = b->l;
   int64_t GH = l->G * l->H, NH = l->N * l->H, z = l->z, kept = l->kind == LSTM ? 6 : l->kind == GRU ? 4 : 0;
   for (int64_t i = l->T - 1; i >= 0; i--) {
@@ -184,7 +205,7 @@ static sc_status back_steps(const back *b) {
       else if (l->kind == GRU) l->k->gru_back(l->H, k + 4 * at, h_old + at, b->dh + at, gi + n * GH * z, gh + n * GH * z);
       else l->k->rnn_back(l->H, l->kind == RELU, b->y + t * NH * z + at, b->dh + at, gi + n * GH * z);
     }
-    SC_TRY(gemm(l, false, false, l->N, l->H, GH, gh, GH, b->hh, l->H, l->kind == GRU, b->dh, l->H));
+    SC_TRY(recurrent_times(l, r, gh, l->kind == GRU, b->dh));
   }
   return SC_OK;
 }
@@ -234,7 +255,10 @@ static sc_status back_run(sc_call *c) {
               .keep = in[B_KEEP]->data, .dgi = from, .dgh = from + (both - 1) * gates * z, .dh = from + both * gates * z, .dc = from + (both * gates + NH) * z};
     memcpy(b.dh, b.dstate, (size_t)(NH * z));
     if (l.kind == LSTM) memcpy(b.dc, b.dstate + NH * z, (size_t)(NH * z));
-    s = back_steps(&b);
+    recurrent r = {0};
+    s = recurrent_new(&l, false, GH, l.H, b.hh, l.H, &r);
+    if (s == SC_OK) s = back_steps(&b, &r);
+    recurrent_free(&l, &r);
     if (s == SC_OK) s = back_products(&b, in[B_X]->data, in[B_IH]->data, out[0]->data, out[2]->data, sums, out[3]->data);
     if (s == SC_OK) {
       memcpy(out[1]->data, b.dh, (size_t)(NH * z));
