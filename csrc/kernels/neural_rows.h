@@ -140,41 +140,48 @@ static void NK(softmax_back)(int64_t n, const void *pv, const void *dpv, double 
 
 static inline T NK(sigmoid)(T x) { return 1 / (1 + NK_EXP(-x)); }
 
+/* In short passes: a single loop over all gates is too much for vectorisers. */
+static void NK(sigmoids)(int64_t n, T *restrict x) { for (int64_t k = 0; k < n; k++) x[k] = NK(sigmoid)(x[k]); }
+static void NK(tanhs)(int64_t n, const T *x, T *restrict y) { for (int64_t k = 0; k < n; k++) y[k] = NK_TANH(x[k]); }
+static void NK(tanhs_here)(int64_t n, T *restrict x) { for (int64_t k = 0; k < n; k++) x[k] = NK_TANH(x[k]); }
+
 static void NK(lstm)(int64_t H, void *gatev, const void *c_oldv, void *cv, void *hv, void *tcv) {
-  T *restrict g = gatev, *restrict c = cv, *restrict h = hv, *restrict tc = tcv;
-  const T *restrict c_old = c_oldv;
-  for (int64_t k = 0; k < H; k++) {
-    T i = NK(sigmoid)(g[k]), f = NK(sigmoid)(g[H + k]), a = NK_TANH(g[2 * H + k]), o = NK(sigmoid)(g[3 * H + k]);
-    T now = f * c_old[k] + i * a, t = NK_TANH(now);
-    g[k] = i; g[H + k] = f; g[2 * H + k] = a; g[3 * H + k] = o;
-    c[k] = now;
-    tc[k] = t;
-    h[k] = o * t;
-  }
+  T *g = gatev;
+  NK(sigmoids)(2 * H, g);
+  NK(tanhs_here)(H, g + 2 * H);
+  NK(sigmoids)(H, g + 3 * H);
+  const T *restrict i = g, *restrict f = g + H, *restrict a = g + 2 * H, *restrict o = g + 3 * H, *restrict c_old = c_oldv;
+  T *restrict c = cv, *restrict h = hv, *restrict tc = tcv;
+  for (int64_t k = 0; k < H; k++) c[k] = f[k] * c_old[k] + i[k] * a[k];
+  NK(tanhs)(H, c, tc);
+  for (int64_t k = 0; k < H; k++) h[k] = o[k] * tc[k];
 }
 
 static void NK(lstm_back)(int64_t H, const void *gatev, const void *tcv, const void *c_oldv, const void *dhv, void *dcv, void *dgatev) {
-  const T *restrict g = gatev, *restrict tc = tcv, *restrict c_old = c_oldv, *restrict dh = dhv;
-  T *restrict dc = dcv, *restrict dg = dgatev;
+  const T *g = gatev, *restrict tc = tcv, *restrict c_old = c_oldv, *restrict dh = dhv;
+  const T *restrict gi = g, *restrict gf = g + H, *restrict ga = g + 2 * H, *restrict go = g + 3 * H;
+  T *dg = dgatev, *restrict dc = dcv, *restrict di = dg, *restrict df = dg + H, *restrict da = dg + 2 * H, *restrict dout = dg + 3 * H;
   for (int64_t k = 0; k < H; k++) {
-    T i = g[k], f = g[H + k], a = g[2 * H + k], o = g[3 * H + k], t = tc[k];
-    T d = dc[k] + dh[k] * o * (1 - t * t);
-    dg[k] = d * a * i * (1 - i);
-    dg[H + k] = d * c_old[k] * f * (1 - f);
-    dg[2 * H + k] = d * i * (1 - a * a);
-    dg[3 * H + k] = dh[k] * t * o * (1 - o);
-    dc[k] = d * f;
+    T d = dc[k] + dh[k] * go[k] * (1 - tc[k] * tc[k]);
+    di[k] = d * ga[k] * gi[k] * (1 - gi[k]);
+    df[k] = d * c_old[k] * gf[k] * (1 - gf[k]);
+    da[k] = d * gi[k] * (1 - ga[k] * ga[k]);
+    dout[k] = dh[k] * tc[k] * go[k] * (1 - go[k]);
+    dc[k] = d * gf[k];
   }
 }
 
 static void NK(gru)(int64_t H, const void *giv, const void *ghv, const void *h_oldv, void *hv, void *keepv) {
   const T *restrict gi = giv, *restrict gh = ghv, *restrict h_old = h_oldv;
-  T *restrict h = hv, *restrict keep = keepv;
+  T *restrict h = hv, *keep = keepv, *restrict r = keep, *restrict z = keep + H, *restrict n = keep + 2 * H, *restrict q = keep + 3 * H;
+  for (int64_t k = 0; k < 2 * H; k++) r[k] = gi[k] + gh[k];
+  NK(sigmoids)(2 * H, keep);
   for (int64_t k = 0; k < H; k++) {
-    T r = NK(sigmoid)(gi[k] + gh[k]), z = NK(sigmoid)(gi[H + k] + gh[H + k]), q = gh[2 * H + k], n = NK_TANH(gi[2 * H + k] + r * q);
-    keep[k] = r; keep[H + k] = z; keep[2 * H + k] = n; keep[3 * H + k] = q;
-    h[k] = (h_old[k] - n) * z + n;
+    q[k] = gh[2 * H + k];
+    n[k] = gi[2 * H + k] + r[k] * q[k];
   }
+  NK(tanhs_here)(H, keep + 2 * H);
+  for (int64_t k = 0; k < H; k++) h[k] = (h_old[k] - n[k]) * z[k] + n[k];
 }
 
 static void NK(gru_back)(int64_t H, const void *keepv, const void *h_oldv, void *dhv, void *dgiv, void *dghv) {

@@ -4,6 +4,9 @@
 **
 ** x [T, N, I], states [N, H], w_ih [G H, I], w_hh [G H, H], b_ih and b_hh [G H]; y [T, N, H]. G: gates, lstm 4 (i f g o), gru 3 (r z n),
 ** plain 1. `reverse` runs from the last step to the first. Source: the equations of PyTorch's LSTM, GRU and RNN. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("O3")
+#endif
 #include "../kernels/neural.h"
 #include "../kernels/tile.h"
 #include "neural.h"
@@ -46,12 +49,14 @@ static sc_status recurrent_times(const layer *l, recurrent *r, const void *a, bo
 
 static void recurrent_free(const layer *l, recurrent *r) { if (r->packed) sc__panels_free(l->ctx, &r->panels); }
 
-/* rows of n: y[r] = bias (or zeros); plus = true adds */
-static void spread_bias(sc_dtype type, int64_t rows, int64_t n, const void *bias, void *y, bool plus) {
-  for (int64_t r = 0; r < rows; r++)
-    for (int64_t i = 0; i < n; i++)
-      if (type == SC_FLOAT32) { float *p = (float *)y + r * n + i; *p = (plus ? *p : 0) + (bias ? ((const float *)bias)[i] : 0); }
-      else { double *p = (double *)y + r * n + i; *p = (plus ? *p : 0) + (bias ? ((const double *)bias)[i] : 0); }
+/* rows of n: y[r] = b1 + b2 (NULL: zeros). The first row is made, the others are copies. */
+static void spread_bias(sc_dtype type, int64_t rows, int64_t n, const void *b1, const void *b2, void *y) {
+  size_t bytes = (size_t)n * sc_dtype_size(type);
+  if (rows == 0) return;
+  for (int64_t i = 0; i < n; i++)
+    if (type == SC_FLOAT32) ((float *)y)[i] = (b1 ? ((const float *)b1)[i] : 0) + (b2 ? ((const float *)b2)[i] : 0);
+    else ((double *)y)[i] = (b1 ? ((const double *)b1)[i] : 0) + (b2 ? ((const double *)b2)[i] : 0);
+  for (int64_t r = 1; r < rows; r++) memcpy((char *)y + (size_t)r * bytes, y, bytes);
 }
 
 static layer layer_of(const sc_call *c, cell kind, const sc_tensor *x, const sc_tensor *w_hh, bool reverse) {
@@ -116,8 +121,7 @@ static sc_status layer_run(sc_call *c, cell kind) {
   if (s != SC_OK) return sc__work_end(&w, s);
   char *hidden = gates + l.T * l.N * GH * z, *keep = w.out[2]->data, *y = w.out[0]->data;
   const char *x = w.in[0]->data, *h0 = w.in[1]->data, *ih = w.in[2]->data, *hh = w.in[3]->data, *b_ih = sc__data(w.in[4]), *b_hh = sc__data(w.in[5]);
-  spread_bias(l.type, l.T * l.N, GH, b_ih, gates, false);
-  if (kind != GRU && b_hh) spread_bias(l.type, l.T * l.N, GH, b_hh, gates, true);
+  spread_bias(l.type, l.T * l.N, GH, b_ih, kind == GRU ? NULL : b_hh, gates);
   s = gemm(&l, false, true, l.T * l.N, GH, l.I, x, l.I, ih, l.I, true, gates, GH);
   const char *h = h0, *cell_state = h0 + NH * z;
   recurrent r = {0};
@@ -126,7 +130,7 @@ static sc_status layer_run(sc_call *c, cell kind) {
     int64_t t = l.reverse ? l.T - 1 - i : i;
     char *g = gates + t * l.N * GH * z, *out = y + t * NH * z, *k = keep + t * l.N * z * (kind == LSTM ? 6 * l.H : kind == GRU ? 4 * l.H : 0);
     if (kind == GRU) {
-      spread_bias(l.type, l.N, GH, b_hh, hidden, false);
+      spread_bias(l.type, l.N, GH, b_hh, NULL, hidden);
       s = recurrent_times(&l, &r, h, true, hidden);
     } else {
       s = recurrent_times(&l, &r, h, true, g);
@@ -160,8 +164,12 @@ static sc_status layer_run(sc_call *c, cell kind) {
 
 static void column_sums(sc_dtype type, int64_t rows, int64_t n, const void *x, double *sum) {
   for (int64_t i = 0; i < n; i++) sum[i] = 0;
-  for (int64_t r = 0; r < rows; r++)
-    for (int64_t i = 0; i < n; i++) sum[i] += type == SC_FLOAT32 ? (double)((const float *)x)[r * n + i] : ((const double *)x)[r * n + i];
+  for (int64_t r = 0; r < rows; r++) {
+    const float *f = (const float *)x + r * n;
+    const double *d = (const double *)x + r * n;
+    if (type == SC_FLOAT32) for (int64_t i = 0; i < n; i++) sum[i] += (double)f[i];
+    else for (int64_t i = 0; i < n; i++) sum[i] += d[i];
+  }
 }
 
 static void add_to(sc_dtype type, int64_t n, const void *x, void *y) {
@@ -228,7 +236,7 @@ static sc_status back_products(const back *b, const char *x, const char *ih, cha
   if (l->T == 0) memset(dw + GH * l->I * z, 0, (size_t)(GH * l->H * z));
   else SC_TRY(hidden_weight(b, dw + GH * l->I * z));
   for (int k = 0; k < 2; k++) {
-    column_sums(l->type, rows, GH, k ? b->dgh : b->dgi, sums);
+    if (k == 0 || l->kind == GRU) column_sums(l->type, rows, GH, k ? b->dgh : b->dgi, sums);   /* the others share them */
     sc__convert(GH, l->type, db + k * GH * z, 1, SC_FLOAT64, sums, 1);
   }
   return SC_OK;
