@@ -19,7 +19,8 @@ local ROWS = {
   { sc.tensor { true, false }, "tensor([ true, false])" },
   { sc.tensor { { 1, -20 }, { 300, 4 } }, "tensor([[  1, -20],\n        [300,   4]])" },
   { sc.tensor { { { 1 } }, { { 2 } } }, "tensor([[[1]],\n\n        [[2]]])" },
-  { sc.arange(30), "tensor([ 0,  1,  2,  3,  4,  5,  6,  7,  8,  9, 10, 11, 12, 13, 14, 15, 16, 17,\n        18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29])" },
+  { sc.arange(30), "tensor([ 0,  1,  2,  3,  4,  5,  6,  7,  8,  9, 10, 11, 12, 13, 14, 15, 16, 17,\n"
+    .. "        18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29])" },
   { sc.tensor({ 1, 2 }, { dtype = "float64" }), "tensor([1., 2.], dtype=float64)" },
   { sc.tensor({ 1.5, 2 }, { dtype = "bfloat16" }), "tensor([1.5000, 2.0000], dtype=bfloat16)" },
   { sc.tensor({ 0.1 }, { dtype = "float16" }), "tensor([0.1000], dtype=float16)" },

@@ -24,7 +24,9 @@ end
 --- `randint(high, size)` starts at 0: a shape in the second place moves the first number to `high`.
 local function zero_low(fn)
   return function(first, second, ...)
-    if type(first) == "number" and type(second) == "table" and (#second > 0 or next(second) == nil) then return fn(0, first, second, ...) end
+    if type(first) == "number" and type(second) == "table" and (#second > 0 or not next(second)) then
+      return fn(0, first, second, ...)
+    end
     return fn(first, second, ...)
   end
 end
