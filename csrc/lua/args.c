@@ -181,6 +181,12 @@ static bool read_list(reader *r, int param, int first, int last, bool table, sc_
   return true;
 }
 
+static bool recording(const reader *r) {
+  bool on = r->b->ctx->tracing;
+  for (int i = 0; i < r->n_in; i++) on = on || (r->in[i] && sc__is_symbolic(r->in[i]));
+  return on;
+}
+
 static bool read_attr(reader *r, int param, int at) {
   lua_State *L = r->L;
   const sc_param *p = &r->op->param[param];
@@ -220,6 +226,10 @@ static bool read_attr(reader *r, int param, int at) {
       void *g = luaL_testudata(L, at, "sconce.Generator");
       if (!g) return expected(r, param, at, "a generator");
       *a = (sc_attr){.kind = SC_ATTR_GENERATOR, .p = g};
+      if (recording(r)) {                              /* the node keeps the address: the generator lives as long as the state */
+        lua_pushvalue(L, at);
+        lua_rawsetp(L, LUA_REGISTRYINDEX, g);
+      }
       return true;
     }
     default:
