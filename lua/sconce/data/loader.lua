@@ -1,6 +1,7 @@
 --- DataLoader: a dataset in batches. `for x, t in loader do` starts an epoch; leaving the loop early ends it.
 ---
---- The order of an epoch follows from one number, drawn when the epoch begins: from `seed` and the epoch's number, from `generator`, or from
+--- The order of an epoch follows from one number, drawn when the epoch begins: from `seed` and the epoch's number, from `generator`, or
+--- from
 --- the global generator. So the state is a few numbers, and a loader that takes over a state hands out the rest of the epoch in the
 --- same order.
 local sc = require "sconce"

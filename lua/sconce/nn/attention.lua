@@ -73,7 +73,8 @@ local function joined_mask(self, attn_mask, padding, N, length, S, dtype)
     elseif d == 3 and shape[1] == N * self.num_heads and shape[2] == length and shape[3] == S then
       mask = additive(attn_mask, dtype):view(N, self.num_heads, length, S)
     else
-      fault.raise("MultiheadAttention", "attn_mask: expected shape {%d, %d} or {%d, %d, %d}, got {%s}", length, S, N * self.num_heads, length, S,
+      fault.raise("MultiheadAttention", "attn_mask: expected shape {%d, %d} or {%d, %d, %d}, got {%s}", length, S, N * self.num_heads,
+        length, S,
         table.concat(shape, ", "))
     end
   end
@@ -95,7 +96,8 @@ local function masked_softmax(scores, mask)
   return sc.where(hidden, 0.0, (scores + sc.where(hidden, 0.0, mask)):softmax(-1))
 end
 
-local read = fault.reader("MultiheadAttention", { "query", "key", "value", "key_padding_mask?", { "need_weights:boolean", true }, "attn_mask?",
+local read = fault.reader("MultiheadAttention", { "query", "key", "value", "key_padding_mask?", { "need_weights:boolean", true },
+  "attn_mask?",
   { "average_attn_weights:boolean", true }, { "is_causal:boolean", false } })
 
 function MHA:forward(...)

@@ -64,8 +64,10 @@ for n = 1, 3 do
   end
 
   local tname, transposed = ("ConvTranspose%dd"):format(n), F[("conv_transpose%dd"):format(n)]
-  local Transposed = layer(tname, { "in_channels:int", "out_channels:int", "kernel_size:sizes", { "stride:sizes", 1 }, { "padding:sizes", 0 },
-    { "output_padding:sizes", 0 }, { "groups:int", 1 }, { "bias:boolean", true }, { "dilation:sizes", 1 }, { "padding_mode:string", "zeros" } })
+  local Transposed = layer(tname, { "in_channels:int", "out_channels:int", "kernel_size:sizes", { "stride:sizes", 1 }, { "padding:sizes",
+    0 },
+    { "output_padding:sizes", 0 }, { "groups:int", 1 }, { "bias:boolean", true }, { "dilation:sizes", 1 }, { "padding_mode:string",
+      "zeros" } })
   L[tname] = Transposed
   function Transposed:build(o)
     check(self, o, n)
@@ -86,7 +88,8 @@ for n = 1, 3 do
         local low = (x:size(first + i) - 1) * self.stride[i] - 2 * self.padding[i] + self.dilation[i] * (self.kernel_size[i] - 1) + 1
         extra[i] = output_size[i] - low
         if extra[i] < 0 or extra[i] >= self.stride[i] then
-          fault.raise(tname, "output_size: size %d of dimension %d is not between %d and %d", output_size[i], i, low, low + self.stride[i] - 1)
+          fault.raise(tname, "output_size: size %d of dimension %d is not between %d and %d", output_size[i], i, low,
+            low + self.stride[i] - 1)
         end
       end
     end

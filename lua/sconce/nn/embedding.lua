@@ -36,7 +36,8 @@ local function pretrained(C, name)
   end
 end
 
-L.Embedding = layer("Embedding", { "num_embeddings:int", "embedding_dim:int", "padding_idx:int?", "max_norm:number?", { "norm_type:number", 2 },
+L.Embedding = layer("Embedding", { "num_embeddings:int", "embedding_dim:int", "padding_idx:int?", "max_norm:number?",
+  { "norm_type:number", 2 },
   { "scale_grad_by_freq:boolean", false }, { "sparse:boolean", false } })
 L.Embedding.build = make_table
 pretrained(L.Embedding, "Embedding")

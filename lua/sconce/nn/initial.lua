@@ -68,7 +68,8 @@ function init.calculate_fan_in_and_fan_out(t)
   return size[2] * field, size[1] * field
 end
 
-local GAIN = { linear = 1, conv1d = 1, conv2d = 1, conv3d = 1, conv_transpose1d = 1, conv_transpose2d = 1, conv_transpose3d = 1, sigmoid = 1,
+local GAIN = { linear = 1, conv1d = 1, conv2d = 1, conv3d = 1, conv_transpose1d = 1, conv_transpose2d = 1, conv_transpose3d = 1, sigmoid =
+  1,
   tanh = 5 / 3, relu = math.sqrt(2), selu = 3 / 4 }
 
 --- The factor that keeps variances through a non-linearity.
@@ -91,7 +92,8 @@ function init.xavier_normal_(t, ...)
   return init.normal_(t, 0, o.gain * math.sqrt(2 / (fan_in + fan_out)), o.generator)
 end
 
-local read_kaiming = fault.reader("kaiming", { { "a:number", 0 }, { "mode:string", "fan_in" }, { "nonlinearity:string", "leaky_relu" }, "generator?" })
+local read_kaiming = fault.reader("kaiming", { { "a:number", 0 }, { "mode:string", "fan_in" }, { "nonlinearity:string", "leaky_relu" },
+  "generator?" })
 local function kaiming_std(t, o)
   local fan_in, fan_out = init.calculate_fan_in_and_fan_out(t)
   if o.mode ~= "fan_in" and o.mode ~= "fan_out" then fault.raise("kaiming", "mode: expected \"fan_in\" or \"fan_out\", got %q", o.mode) end
@@ -110,7 +112,8 @@ function init.kaiming_normal_(t, ...)
   return init.normal_(t, 0, kaiming_std(t, o), o.generator)
 end
 
-local read_trunc = fault.reader("trunc_normal_", { { "mean:number", 0 }, { "std:number", 1 }, { "a:number", -2 }, { "b:number", 2 }, "generator?" })
+local read_trunc = fault.reader("trunc_normal_", { { "mean:number", 0 }, { "std:number", 1 }, { "a:number", -2 }, { "b:number", 2 },
+  "generator?" })
 --- A normal distribution cut off outside [a, b]: uniform numbers through the inverse of its distribution function.
 function init.trunc_normal_(t, ...)
   local o = read_trunc(...)

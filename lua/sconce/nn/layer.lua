@@ -4,7 +4,8 @@ local module = require "sconce.nn.module"
 
 local KEPT_APART = { bias = true, dtype = true } -- arguments whose names are also parameters, or that are not kept
 
---- A class of layers. params as in fault.reader (`dtype` is added); C:build(o) makes parameters from the arguments, which are also fields of
+--- A class of layers. params as in fault.reader (`dtype` is added); C:build(o) makes parameters from the arguments, which are also fields
+--- of
 --- the layer. An argument that a parameter is named after (bias) is only in `o`.
 ---@param name string
 ---@param params table

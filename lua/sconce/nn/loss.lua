@@ -24,7 +24,8 @@ local TABLE = {
   { "HingeEmbeddingLoss", "hinge_embedding_loss", { { "margin:number", 1.0 }, REDUCTION } },
   { "MarginRankingLoss", "margin_ranking_loss", { { "margin:number", 0.0 }, REDUCTION } },
   { "CosineEmbeddingLoss", "cosine_embedding_loss", { { "margin:number", 0.0 }, REDUCTION } },
-  { "TripletMarginLoss", "triplet_margin_loss", { { "margin:number", 1.0 }, { "p:number", 2.0 }, { "eps:number", 1e-6 }, { "swap:boolean", false }, REDUCTION } },
+  { "TripletMarginLoss", "triplet_margin_loss", { { "margin:number", 1.0 }, { "p:number", 2.0 }, { "eps:number", 1e-6 }, { "swap:boolean",
+    false }, REDUCTION } },
   { "MultiMarginLoss", "multi_margin_loss", { { "p:int", 1 }, { "margin:number", 1.0 }, "weight?", REDUCTION } },
   { "MultiLabelMarginLoss", "multilabel_margin_loss", { REDUCTION } },
   { "MultiLabelSoftMarginLoss", "multilabel_soft_margin_loss", { "weight?", REDUCTION } },
@@ -44,7 +45,8 @@ for _, row in ipairs(TABLE) do
         self:register_buffer(buffer, o[buffer])
       end
     end
-    if self.reduction ~= "mean" and self.reduction ~= "sum" and self.reduction ~= "none" and not (fn == "kl_div" and self.reduction == "batchmean") then
+    if self.reduction ~= "mean" and self.reduction ~= "sum" and self.reduction ~= "none" and not (fn == "kl_div" and self.reduction ==
+      "batchmean") then
       require("sconce.fault").raise(name, "reduction: expected \"none\", \"mean\" or \"sum\", got %q", self.reduction)
     end
     local options = {}

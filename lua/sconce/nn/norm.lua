@@ -79,7 +79,8 @@ local function shape_of(what, v)
 end
 
 --- Over the trailing dims `normalized_shape`.
-L.LayerNorm = layer("LayerNorm", { "normalized_shape:sizes", { "eps:number", 1e-5 }, { "elementwise_affine:boolean", true }, { "bias:boolean", true } })
+L.LayerNorm = layer("LayerNorm", { "normalized_shape:sizes", { "eps:number", 1e-5 }, { "elementwise_affine:boolean", true },
+  { "bias:boolean", true } })
 function L.LayerNorm:build(o)
   rawset(self, "normalized_shape", shape_of("LayerNorm", o.normalized_shape))
   if o.elementwise_affine then make_affine(self, self.normalized_shape, o.bias) end

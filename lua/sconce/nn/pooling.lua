@@ -18,9 +18,11 @@ for n = 1, 3 do
   local Unpool = layer(of "MaxUnpool%dd", { "kernel_size:sizes", "stride:sizes?", { "padding:sizes", 0 } })
   L[of "MaxUnpool%dd"] = Unpool
   local unpool = of "max_unpool%dd"
-  function Unpool:forward(x, indices, output_size) return F[unpool](x, indices, self.kernel_size, self.stride, self.padding, output_size) end
+  function Unpool:forward(x, indices, output_size) return F[unpool](x, indices, self.kernel_size, self.stride, self.padding,
+    output_size) end
 
-  local params = { "kernel_size:sizes", "stride:sizes?", { "padding:sizes", 0 }, { "ceil_mode:boolean", false }, { "count_include_pad:boolean", true } }
+  local params = { "kernel_size:sizes", "stride:sizes?", { "padding:sizes", 0 }, { "ceil_mode:boolean", false },
+    { "count_include_pad:boolean", true } }
   if n > 1 then params[#params + 1] = "divisor_override:int?" end
   local Avg = layer(of "AvgPool%dd", params)
   L[of "AvgPool%dd"] = Avg

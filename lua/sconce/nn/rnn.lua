@@ -146,7 +146,8 @@ end
 local function params(extra)
   local list = { "input_size:int", "hidden_size:int", { "num_layers:int", 1 } }
   if extra == "nonlinearity" then list[4] = { "nonlinearity:string", "tanh" } end
-  for _, p in ipairs { { "bias:boolean", true }, { "batch_first:boolean", false }, { "dropout:number", 0 }, { "bidirectional:boolean", false } } do
+  for _, p in ipairs { { "bias:boolean", true }, { "batch_first:boolean", false }, { "dropout:number", 0 }, { "bidirectional:boolean",
+    false } } do
     list[#list + 1] = p
   end
   if extra == "proj_size" then list[#list + 1] = { "proj_size:int", 0 } end

@@ -81,10 +81,12 @@ function L.TransformerDecoderLayer:forward(...)
   local o = read_decode(...)
   local x = o.tgt
   local function own(h)
-    return self.dropout1((self.self_attn(h, h, h, { attn_mask = o.tgt_mask, key_padding_mask = o.tgt_key_padding_mask, need_weights = false })))
+    return self.dropout1((self.self_attn(h, h, h, { attn_mask = o.tgt_mask, key_padding_mask = o.tgt_key_padding_mask, need_weights =
+      false })))
   end
   local function other(h)
-    return self.dropout2((self.multihead_attn(h, o.memory, o.memory, { attn_mask = o.memory_mask, key_padding_mask = o.memory_key_padding_mask,
+    return self.dropout2((self.multihead_attn(h, o.memory, o.memory, { attn_mask = o.memory_mask, key_padding_mask =
+      o.memory_key_padding_mask,
       need_weights = false })))
   end
   if self.norm_first then
@@ -134,7 +136,8 @@ function Decoder:forward(...)
 end
 
 --- Encoder and decoder together.
-L.Transformer = layer("Transformer", { { "d_model:int", 512 }, { "nhead:int", 8 }, { "num_encoder_layers:int", 6 }, { "num_decoder_layers:int", 6 },
+L.Transformer = layer("Transformer", { { "d_model:int", 512 }, { "nhead:int", 8 }, { "num_encoder_layers:int", 6 },
+  { "num_decoder_layers:int", 6 },
   { "dim_feedforward:int", 2048 }, { "dropout:number", 0.1 }, { "activation", "relu" }, { "layer_norm_eps:number", 1e-5 },
   { "batch_first:boolean", false }, { "norm_first:boolean", false } })
 function L.Transformer:build(o)

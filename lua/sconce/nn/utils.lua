@@ -64,7 +64,8 @@ function utils.vector_to_parameters(vector, parameters)
   local list, n = list_of("vector_to_parameters", parameters), 0
   for _, p in ipairs(list) do n = n + p:numel() end
   if not core.is_tensor(vector) or vector:numel() ~= n then
-    fault.raise("vector_to_parameters", "argument 1 (vector): expected %d elements, got %s", n, core.is_tensor(vector) and vector:numel() or fault.describe(vector))
+    fault.raise("vector_to_parameters", "argument 1 (vector): expected %d elements, got %s", n, core.is_tensor(vector) and
+      vector:numel() or fault.describe(vector))
   end
   local _ <close> = core.grad_block(false)
   local at = 1

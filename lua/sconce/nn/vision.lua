@@ -6,7 +6,8 @@ local F = sc.functional
 local L = {}
 
 for n = 1, 3 do
-  for name, mode in pairs { ZeroPad = "constant", ConstantPad = "constant", ReflectionPad = "reflect", ReplicationPad = "replicate", CircularPad = "circular" } do
+  for name, mode in pairs { ZeroPad = "constant", ConstantPad = "constant", ReflectionPad = "reflect", ReplicationPad = "replicate",
+    CircularPad = "circular" } do
     local full = ("%s%dd"):format(name, n)
     local C = layer(full, name == "ConstantPad" and { "padding", "value:number" } or { "padding" })
     L[full] = C
@@ -25,7 +26,8 @@ function L.Upsample:forward(x)
   return F.interpolate(x, { size = self.size, scale_factor = self.scale_factor, mode = self.mode, align_corners = self.align_corners })
 end
 L.UpsamplingNearest2d = layer("UpsamplingNearest2d", { "size:sizes?", "scale_factor?" })
-function L.UpsamplingNearest2d:forward(x) return F.interpolate(x, { size = self.size, scale_factor = self.scale_factor, mode = "nearest" }) end
+function L.UpsamplingNearest2d:forward(x) return F.interpolate(x, { size = self.size, scale_factor = self.scale_factor, mode =
+  "nearest" }) end
 L.UpsamplingBilinear2d = layer("UpsamplingBilinear2d", { "size:sizes?", "scale_factor?" })
 function L.UpsamplingBilinear2d:forward(x)
   return F.interpolate(x, { size = self.size, scale_factor = self.scale_factor, mode = "bilinear", align_corners = true })

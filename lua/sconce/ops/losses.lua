@@ -9,7 +9,8 @@ local F = sc.functional
 local REDUCE = { mean = function(x) return x:mean() end, sum = function(x) return x:sum() end, none = function(x) return x end }
 
 local function reducer(name, reduction)
-  return REDUCE[reduction] or fault.raise(name, "argument reduction: expected \"none\", \"mean\" or \"sum\", got %s", fault.describe(reduction))
+  return REDUCE[reduction] or fault.raise(name, "argument reduction: expected \"none\", \"mean\" or \"sum\", got %s",
+    fault.describe(reduction))
 end
 
 local function shape(x) return table.concat(x.shape, ", ") end
@@ -142,7 +143,8 @@ Example: sc.nn.functional.cosine_embedding_loss(sc.ones(2, 3), sc.ones(2, 3), sc
     local d = target:dim()
     if d > 1 then fault.raise(name, "argument 3 (target): expected at most 1 dimension, got shape {%s}", shape(target)) end
     if a:dim() ~= d + 1 or b:dim() ~= d + 1 then
-      fault.raise(name, "expected inputs of %d dimensions for a target of shape {%s}, got {%s} and {%s}", d + 1, shape(target), shape(a), shape(b))
+      fault.raise(name, "expected inputs of %d dimensions for a target of shape {%s}, got {%s} and {%s}", d + 1, shape(target), shape(a),
+        shape(b))
     end
     same_shape(name, a, b)
     if d == 1 and a:size(1) ~= target:size(1) then

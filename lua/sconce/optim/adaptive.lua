@@ -30,7 +30,8 @@ local function betas(g, raise)
 end
 local function moments(p) return { step = counter(), exp_avg = zeros(p), exp_avg_sq = zeros(p) } end
 
-local Adadelta = adaptive("Adadelta", { { "lr", 1.0 }, { "rho", 0.9 }, { "eps", 1e-6 }, { "weight_decay", 0 }, { "maximize:boolean", false } },
+local Adadelta = adaptive("Adadelta", { { "lr", 1.0 }, { "rho", 0.9 }, { "eps", 1e-6 }, { "weight_decay", 0 }, { "maximize:boolean",
+  false } },
   function(g, raise)
     base.check.from_zero(g, raise, "lr", "eps", "weight_decay", "rho")
     if g.rho > 1 then raise("rho: expected a number from 0 to 1, got %s", tostring(g.rho)) end
@@ -56,7 +57,8 @@ local NAdam = adaptive("NAdam", { { "lr", 2e-3 }, { "betas:table", { 0.9, 0.999 
 local RAdam = adaptive("RAdam", { { "lr", 1e-3 }, { "betas:table", { 0.9, 0.999 } }, { "eps", 1e-8 }, { "weight_decay", 0 },
   { "decoupled_weight_decay:boolean", false }, { "maximize:boolean", false } }, betas, moments,
   function(p, g, s, o)
-    ops.radam_step_(p, g, s.exp_avg, s.exp_avg_sq, s.step, o.lr, o.betas[1], o.betas[2], o.eps, o.weight_decay, o.decoupled_weight_decay, o.maximize)
+    ops.radam_step_(p, g, s.exp_avg, s.exp_avg_sq, s.step, o.lr, o.betas[1], o.betas[2], o.eps, o.weight_decay, o.decoupled_weight_decay,
+      o.maximize)
   end)
 
 return { Adadelta = Adadelta, Adamax = Adamax, NAdam = NAdam, RAdam = RAdam }

@@ -52,7 +52,7 @@ local function cubic(a, b, low, high)
   if not low then low, high = math.min(a.t, b.t), math.max(a.t, b.t) end
   local d1 = a.slope + b.slope - 3 * (a.f - b.f) / (a.t - b.t)
   local square = d1 * d1 - a.slope * b.slope
-  if not (square >= 0) then return (low + high) / 2 end
+  if square < 0 or square ~= square then return (low + high) / 2 end
   if a.t > b.t then a, b = b, a end
   local d2 = math.sqrt(square)
   local t = b.t - (b.t - a.t) * ((b.slope + d2 - d1) / (b.slope - a.slope + 2 * d2))

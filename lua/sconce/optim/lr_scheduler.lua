@@ -280,7 +280,8 @@ getmetatable(SequentialLR).__call = function(C, optimizer, ...)
   local self = setmetatable(read_sequential(...), C)
   if #self.schedulers == 0 then fault.raise("SequentialLR", "schedulers: the list is empty") end
   if #self.milestones ~= #self.schedulers - 1 then
-    fault.raise("SequentialLR", "expected %d milestones for %d schedulers, got %d", #self.schedulers - 1, #self.schedulers, #self.milestones)
+    fault.raise("SequentialLR", "expected %d milestones for %d schedulers, got %d", #self.schedulers - 1, #self.schedulers,
+      #self.milestones)
   end
   for i, s in ipairs(self.schedulers) do
     if s.optimizer ~= optimizer then fault.raise("SequentialLR", "scheduler %d belongs to another optimiser", i) end

@@ -69,7 +69,8 @@ function Optimizer:add_param_group(group)
   for i, p in ipairs(list) do
     if not core.is_tensor(p) then fault.raise(self.__name, "parameter %d: expected a tensor, got %s", i, fault.describe(p)) end
     if not p.is_leaf then
-      fault.raise(self.__name, "parameter %d of shape {%s} is not a leaf: it is computed from other tensors", i, table.concat(p.shape, ", "))
+      fault.raise(self.__name, "parameter %d of shape {%s} is not a leaf: it is computed from other tensors", i, table.concat(p.shape,
+        ", "))
     end
     if seen[p] then fault.raise(self.__name, "parameter %d of shape {%s} is given twice", i, table.concat(p.shape, ", ")) end
     seen[p] = true
@@ -150,20 +151,24 @@ function Optimizer:load_state_dict(sd)
     fault.raise(self.__name, "load_state_dict: expected a table with param_groups and state")
   end
   if #sd.param_groups ~= #self.param_groups then
-    fault.raise(self.__name, "load_state_dict: %d parameter groups in the state dict, %d in the optimiser", #sd.param_groups, #self.param_groups)
+    fault.raise(self.__name, "load_state_dict: %d parameter groups in the state dict, %d in the optimiser", #sd.param_groups,
+      #self.param_groups)
   end
   local of, n = {}, 0
   for i, group in ipairs(self.param_groups) do
     local g = sd.param_groups[i]
     if #g.params ~= #group.params then
-      fault.raise(self.__name, "load_state_dict: group %d has %d parameters in the state dict, %d in the optimiser", i, #g.params, #group.params)
+      fault.raise(self.__name, "load_state_dict: group %d has %d parameters in the state dict, %d in the optimiser", i, #g.params,
+        #group.params)
     end
     for j, p in ipairs(group.params) do
       n = n + 1
       of[p] = sd.state[g.params[j]]
       for k, v in pairs(of[p] or {}) do
-        if core.is_tensor(v) and v:dim() > 0 and self.param_shaped ~= false and table.concat(v.shape, ",") ~= table.concat(p.shape, ",") then
-          fault.raise(self.__name, "load_state_dict: %s of parameter %d has shape {%s}, the parameter {%s}", k, n, table.concat(v.shape, ", "),
+        if core.is_tensor(v) and v:dim() > 0 and self.param_shaped ~= false and table.concat(v.shape, ",") ~= table.concat(p.shape,
+          ",") then
+          fault.raise(self.__name, "load_state_dict: %s of parameter %d has shape {%s}, the parameter {%s}", k, n, table.concat(v.shape,
+            ", "),
             table.concat(p.shape, ", "))
         end
       end

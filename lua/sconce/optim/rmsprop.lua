@@ -20,10 +20,12 @@ function RMSprop:update(group)
     if g then
       local s = states[p]
       if not s then
-        s = { square_avg = zeros(p), momentum_buffer = group.momentum > 0 and zeros(p) or nil, grad_avg = group.centered and zeros(p) or nil }
+        s = { square_avg = zeros(p), momentum_buffer = group.momentum > 0 and zeros(p) or nil, grad_avg = group.centered and zeros(p) or
+          nil }
         states[p] = s
       end
-      step(p, g, s.square_avg, s.momentum_buffer, s.grad_avg, group.lr, group.alpha, group.eps, group.weight_decay, group.momentum, group.maximize)
+      step(p, g, s.square_avg, s.momentum_buffer, s.grad_avg, group.lr, group.alpha, group.eps, group.weight_decay, group.momentum,
+        group.maximize)
     end
   end
 end
