@@ -28,7 +28,8 @@ define(sc, "float_power(x, exponent)", "x to the power of exponent, computed in 
   return sc.pow(double(x), double(exponent))
 end, true)
 
-define(sc, "mvlgamma(x, p: int)", "Logarithm of the multivariate gamma function: p (p - 1) / 4 log pi + the sum over j < p of lgamma(x - j / 2).\n"
+define(sc, "mvlgamma(x, p: int)", "Logarithm of the multivariate gamma function: p (p - 1) / 4 log pi + the sum over j < p of "
+  .. "lgamma(x - j / 2).\n"
   .. "Errors: p < 1.", function(x, p)
   if p < 1 then error(("mvlgamma: argument 2 (p): expected at least 1, got %d"):format(p), 2) end
   local y = sc.lgamma(x)
