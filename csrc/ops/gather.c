@@ -315,7 +315,18 @@ static const char *reduction(sc_call *c, int slot, bool sum) {
 static sc_status scatter_reduce_compose(sc_call *c) {
   const char *name = reduction(c, 1, true);
   if (!name) return sc__bad_attr(c, 1, "expected \"sum\", \"prod\", \"mean\", \"amax\" or \"amin\", got \"%s\"", c->attr[1].s);
-  sc_status s = sc__op(c->ctx, name, c->in, 3, (sc_attr[]){c->attr[0], c->attr[2]}, 2, &c->out[0]);
+  sc_tensor *index = c->in[1], *src = c->in[2], *part = NULL;
+  sc_meta like, *was = c->meta;
+  c->meta = &like;
+  sc_status s = scatter_shapes(c);
+  c->meta = was;
+  SC_TRY(s);
+  if (src->ndim == index->ndim && src->ndim && memcmp(src->dim, index->dim, (size_t)src->ndim * 8) != 0 && index->numel) {
+    SC_TRY(sc__op(c->ctx, "crop", &src, 1, (sc_attr[]){sc__ints(index->dim, index->ndim)}, 1, &part));   /* what lies beyond the index takes no part */
+    src = part;
+  }
+  s = sc__op(c->ctx, name, (sc_tensor *[]){c->in[0], index, src}, 3, (sc_attr[]){c->attr[0], c->attr[2]}, 2, &c->out[0]);
+  sc_tensor_release(part);
   c->n_out = s == SC_OK;
   return s;
 }
