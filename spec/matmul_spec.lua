@@ -136,6 +136,33 @@ describe("matmul", function()
     for i = 1, 5 do for j = 1, 6 do assert.near(exact[i][j], got[i][j], math.abs(exact[i][j]) / 256 + 1e-6) end end
   end)
 
+  it("reads a weight of halves as it is for a few rows, with the same numbers", function()
+    for _, dtype in ipairs { "float16", "bfloat16" } do
+      for _, k in ipairs { 1, 16, 33, 70 } do
+        local w = (filled({ 7, k }, "float32", 2) * 3.0):to(dtype)
+        if k > 1 then w:select(1, 2):fill_(2 ^ -20) end    -- below float16's normal numbers
+        for _, rows in ipairs { 1, 3, 5 } do
+          local x, b = filled({ rows, k }, "float32", 1):to(dtype), filled({ 7 }, "float32", 4):to(dtype)
+          local want = sc.nn.functional.linear(x:to("float64"), w:to("float64"), b:to("float64")):reshape(-1):totable()
+          local plain = sc.matmul(x:to("float64"), w:to("float64"):transpose(1, 2)):reshape(-1):totable()
+          local got = sc.nn.functional.linear(x, w, b):to("float64"):reshape(-1):totable()
+          local product = sc.matmul(x, w:transpose(1, 2)):to("float64"):reshape(-1):totable()
+          local tol = dtype == "float16" and 2 ^ -10 or 2 ^ -8
+          for i = 1, #want do
+            assert.near(want[i], got[i], tol * math.abs(want[i]) + 1e-5)
+            assert.near(plain[i], product[i], tol * math.abs(plain[i]) + 1e-5)
+          end
+        end
+      end
+    end
+    local special = sc.tensor { math.huge, -math.huge, 0 / 0, -0.0 }:reshape(1, 4):expand(16, 4):to("float16"):transpose(1, 2):clone()
+    local y = sc.nn.functional.linear(sc.ones({ 1, 16 }, { dtype = "float16" }), special):totable()[1]
+    assert.equal(math.huge, y[1])
+    assert.equal(-math.huge, y[2])
+    assert.is_true(y[3] ~= y[3])
+    assert.equal(0, y[4])
+  end)
+
   it("gives gradients that agree with differences, for vectors, matrices and batches", function()
     for _, s in ipairs { { { 3 }, { 3 } }, { { 3 }, { 3, 2 } }, { { 2, 3 }, { 3 } }, { { 2, 3 }, { 3, 4 } }, { { 2, 3 }, { 5, 3, 2 } },
       { { 2, 4, 3 }, { 3, 2 } },

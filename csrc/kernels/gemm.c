@@ -270,3 +270,30 @@ void sc__gemm_i64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const int64
   if (k == 0) zero_rows(&g);
   else integer_kernel(sc__cpu_isa())(&g, 0, m);
 }
+
+/* ---- a matrix of halves ---- */
+
+typedef void (*half_fn)(sc_dtype type, int64_t m, int64_t k, const uint16_t *a, int64_t lda, const float *x, bool add, float *y);
+void sc__half_rows_base(sc_dtype type, int64_t m, int64_t k, const uint16_t *a, int64_t lda, const float *x, bool add, float *y);
+#if defined(__x86_64__)
+void sc__half_rows_avx2(sc_dtype type, int64_t m, int64_t k, const uint16_t *a, int64_t lda, const float *x, bool add, float *y);
+void sc__half_rows_avx512(sc_dtype type, int64_t m, int64_t k, const uint16_t *a, int64_t lda, const float *x, bool add, float *y);
+#endif
+
+typedef struct half_job { half_fn fn; sc_dtype type; int64_t rows, k, lda, ldx, ldy; const uint16_t *a; const float *x; bool add; float *y; } half_job;
+
+static void half_piece(void *arg, int64_t begin, int64_t end) {
+  const half_job *j = arg;
+  for (int64_t r = 0; r < j->rows; r++)
+    j->fn(j->type, end - begin, j->k, j->a + begin * j->lda, j->lda, j->x + r * j->ldx, j->add, j->y + r * j->ldy + begin);
+}
+
+void sc__half_rows(sc_context *ctx, sc_dtype type, int64_t rows, int64_t m, int64_t k, const uint16_t *a, int64_t lda, const float *x, int64_t ldx,
+                   bool add, float *y, int64_t ldy) {
+  half_job j = {sc__half_rows_base, type, rows, k, lda, ldx, ldy, a, x, add, y};
+#if defined(__x86_64__)
+  if (ctx->isa == SC_ISA_AVX512) j.fn = sc__half_rows_avx512;
+  else if (ctx->isa == SC_ISA_AVX2) j.fn = sc__half_rows_avx2;
+#endif
+  sc__parallel(ctx, m, 4, (double)(rows * k) * 0.06, half_piece, &j);
+}

@@ -80,6 +80,51 @@ GV_STAMP(double, GV_CAT3(gv, double, ISA), 8)
 const sc_gemv_kernels GV_CAT3(sc__gemv, f32, ISA) = {GV_CAT3(rows, float, ISA), GV_CAT3(columns, float, ISA), GV_CAT3(outer, float, ISA)};
 const sc_gemv_kernels GV_CAT3(sc__gemv, f64, ISA) = {GV_CAT3(rows, double, ISA), GV_CAT3(columns, double, ISA), GV_CAT3(outer, double, ISA)};
 
+/* y[i] (+)= sum over p of a[i, p] * x[p] for a matrix of halves, widened in registers: half the bytes of float32, so twice the speed where
+** memory is the limit. float16: the exponent is shifted into place by a multiplication, which is exact; infinities and NaN are put back. */
+typedef uint16_t GV_CAT3(gv, u16, ISA) __attribute__((vector_size(32), aligned(2), may_alias));
+typedef uint32_t GV_CAT3(gv, u32, ISA) __attribute__((vector_size(64), may_alias));
+#define GV_WIDE(at) __builtin_convertvector(*(const GV_CAT3(gv, u16, ISA) *)(at), GV_CAT3(gv, u32, ISA))
+#define GV_BF16(f, at) (f) = (GV_CAT3(gv, float, ISA))(GV_WIDE(at) << 16)
+#define GV_F16(f, at) do { \
+    GV_CAT3(gv, u32, ISA) h_ = GV_WIDE(at); \
+    (f) = (GV_CAT3(gv, float, ISA))((h_ & 0x7fff) << 13) * 0x1p112f; \
+    GV_CAT3(gv, u32, ISA) special_ = (GV_CAT3(gv, u32, ISA))((h_ & 0x7c00) == 0x7c00); \
+    (f) = (GV_CAT3(gv, float, ISA))((GV_CAT3(gv, u32, ISA))(f) | (special_ & 0x7f800000u) | (h_ & 0x8000) << 16); \
+  } while (0)
+#define GV_HALF_ROWS(name, LOAD, one) \
+  static void GV_CAT3(name, rows, ISA)(int64_t m, int64_t k, const uint16_t *a, int64_t lda, const float *x, bool add, float *y) { \
+    typedef GV_CAT3(gv, float, ISA) V; \
+    for (int64_t i = 0; i < m; i += 4) { \
+      int64_t rows = m - i < 4 ? m - i : 4, p = 0; \
+      const uint16_t *r[4]; \
+      for (int q = 0; q < 4; q++) r[q] = a + (i + (q < rows ? q : 0)) * lda; \
+      V s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}; \
+      for (; p + 16 <= k; p += 16) { \
+        V w = *(const V *)(x + p), f; \
+        LOAD(f, r[0] + p); s0 += f * w; \
+        LOAD(f, r[1] + p); s1 += f * w; \
+        LOAD(f, r[2] + p); s2 += f * w; \
+        LOAD(f, r[3] + p); s3 += f * w; \
+      } \
+      float t[4] = {0}; \
+      for (int q = 0; q < 16; q++) { t[0] += s0[q]; t[1] += s1[q]; t[2] += s2[q]; t[3] += s3[q]; } \
+      for (; p < k; p++) for (int q = 0; q < 4; q++) t[q] += one(r[q][p]) * x[p]; \
+      for (int64_t q = 0; q < rows; q++) y[i + q] = add ? y[i + q] + t[q] : t[q]; \
+    } \
+  }
+GV_HALF_ROWS(bf16, GV_BF16, sc__bf16_to_float)
+GV_HALF_ROWS(f16, GV_F16, sc__half_to_float)
+void GV_CAT3(sc__half, rows, ISA)(sc_dtype type, int64_t m, int64_t k, const uint16_t *a, int64_t lda, const float *x, bool add, float *y);
+void GV_CAT3(sc__half, rows, ISA)(sc_dtype type, int64_t m, int64_t k, const uint16_t *a, int64_t lda, const float *x, bool add, float *y) {
+  if (type == SC_BFLOAT16) GV_CAT3(bf16, rows, ISA)(m, k, a, lda, x, add, y);
+  else GV_CAT3(f16, rows, ISA)(m, k, a, lda, x, add, y);
+}
+#undef GV_HALF_ROWS
+#undef GV_F16
+#undef GV_BF16
+#undef GV_WIDE
+
 /* Rows [row, end) of c = a b in integers that wrap. A [64, 32] block of b stays in the L1 cache, turned round first when it is stored
 ** transposed; four rows of it are added at a time. */
 void GV_CAT3(sc__gemm, i64, ISA)(const sc_gemm *g, int64_t row, int64_t end);

@@ -101,6 +101,10 @@ sc_status sc__blas_ready(sc_context *ctx, int threads);
 /* Whether products may run on all threads at once: false when there was too little address space for that. */
 bool sc__blas_parallel(sc_context *ctx);
 
+/* y[r, i] (+)= sum over p of a[i, p] * x[r, p] for a matrix a of float16 or bfloat16, read as it is; for a few rows x. */
+void sc__half_rows(sc_context *ctx, sc_dtype type, int64_t rows, int64_t m, int64_t k, const uint16_t *a, int64_t lda, const float *x, int64_t ldx,
+                   bool add, float *y, int64_t ldy);
+
 /* Products with a vector (kernels/gemv_stamp.h), per instruction set. */
 typedef struct sc_gemv_kernels {
   void (*rows)(int64_t m, int64_t k, double alpha, const void *a, int64_t lda, const void *x, double beta, void *y, int64_t incy);

@@ -187,6 +187,8 @@ static sc_status target_close(target *t, sc_status s) {
   return s;
 }
 
+enum { FEW_ROWS = 4 };                           /* up to which a matrix of halves is read as it is, not widened first */
+
 static sc_status product_run(sc_call *c) {
   sc_tensor *x = c->in[0], *y = c->in[1], *out = c->out[0];
   sc_dtype type = compute_type((sc_dtype)out->dtype);
@@ -194,6 +196,13 @@ static sc_status product_run(sc_call *c) {
   target t;
   SC_TRY(target_open(c, type, &t));
   sc_status s = matrix_of(&a, x, x->ndim == 1 ? ROW : MATRIX, type);
+  if (s == SC_OK && (y->dtype == SC_FLOAT16 || y->dtype == SC_BFLOAT16) && y->ndim == 2 && a.nb == 0 && a.rows <= FEW_ROWS && !a.transposed &&
+      y->numel > 0 && sc__stride(y)[0] == 1 && out->numel > 0) {       /* x wᵀ: the rows of w */
+    sc__half_rows(c->ctx, (sc_dtype)y->dtype, a.rows, y->dim[1], a.cols, (const uint16_t *)y->data, sc__stride(y)[1], (const float *)a.t->data, a.ld,
+                  false, t.data, y->dim[1]);
+    sc_tensor_release(a.t);
+    return target_close(&t, SC_OK);
+  }
   if (s == SC_OK) s = matrix_of(&b, y, y->ndim == 1 ? COLUMN : MATRIX, type);
   if (s == SC_OK) s = multiply(c->ctx, type, &a, &b, 1, 0, t.data, a.nb > b.nb ? a.nb : b.nb, out->dim);
   sc_tensor_release(a.t);
@@ -442,6 +451,12 @@ static sc_status preload(sc_tensor *to, const sc_tensor *bias) {
   return SC_OK;
 }
 
+/* A few rows by a weight of halves: the weight is read as it is, never widened as a whole. */
+static bool few_rows_of_halves(const matrix *a, const sc_tensor *w) {
+  return (w->dtype == SC_FLOAT16 || w->dtype == SC_BFLOAT16) && w->ndim == 2 && a->rows <= FEW_ROWS && (sc__stride(w)[1] == 1 || w->dim[1] == 1) &&
+         !a->transposed && w->numel > 0;
+}
+
 static sc_status linear_run(sc_call *c) {
   sc_tensor *x = c->in[0], *w = c->in[1], *bias = c->in[2];
   sc_dtype type = compute_type((sc_dtype)x->dtype);
@@ -451,8 +466,12 @@ static sc_status linear_run(sc_call *c) {
   SC_TRY(target_open(c, type, &t));
   sc_status s = bias && !integer ? preload(t.wide ? t.wide : t.out, bias) : SC_OK;
   if (s == SC_OK) s = folded(&a, x, true, type);
-  if (s == SC_OK) s = matrix_of(&b, w, w->ndim == 2 ? MATRIX : ROW, type);
-  if (s == SC_OK) {
+  bool halves = s == SC_OK && few_rows_of_halves(&a, w);
+  if (halves)
+    sc__half_rows(c->ctx, (sc_dtype)w->dtype, a.rows, w->dim[0], a.cols, (const uint16_t *)w->data, sc__stride(w)[0], (const float *)a.t->data, a.ld,
+                  bias != NULL, t.data, w->dim[0]);
+  if (s == SC_OK && !halves) s = matrix_of(&b, w, w->ndim == 2 ? MATRIX : ROW, type);
+  if (s == SC_OK && !halves) {
     sc_gemm g = {type, a.transposed, !b.transposed, a.rows, b.rows, a.cols, 1, bias && !integer ? 1 : 0, a.t->data, a.ld, b.t->data, b.ld, t.data,
                  b.rows > 1 ? b.rows : 1};
     s = sc__gemm_ready(c->ctx, &g);
