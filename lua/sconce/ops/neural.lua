@@ -4,8 +4,8 @@ local sc = require "sconce"
 local define = require "sconce.define"
 local F = sc.functional
 
-for _, name in ipairs { "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "max_pool1d", "max_pool2d",
-  "max_pool3d", "avg_pool1d", "adaptive_avg_pool1d", "layer_norm", "group_norm", "ctc_loss" } do
+for _, name in ipairs { "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+  "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "adaptive_avg_pool1d", "layer_norm", "group_norm", "ctc_loss" } do
   sc[name] = rawget(F, name)
 end
 
@@ -60,8 +60,10 @@ define(F, "nn.functional.rms_norm(x, normalized_shape: int[], weight: tensor?, e
   end)
 
 for n = 1, 2 do
-  define(F, ("nn.functional.lp_pool%dd(x, norm_type: float, kernel_size: int[%d], stride: int[%d]?, ceil_mode: bool = false)"):format(n, n, n),
-    "The norm_type-th root of the sum of the norm_type-th powers of each window.", function(x, norm_type, kernel_size, stride, ceil_mode)
+  local signature = "nn.functional.lp_pool%dd(x, norm_type: float, kernel_size: int[%d], stride: int[%d]?, ceil_mode: bool = false)"
+  define(F, signature:format(n, n, n),
+    "The norm_type-th root of the sum of the norm_type-th powers of each window.",
+    function(x, norm_type, kernel_size, stride, ceil_mode)
       local size = 1
       for _, k in ipairs(kernel_size) do size = size * k end
       local mean = F[("avg_pool%dd"):format(n)](x ^ norm_type, kernel_size, stride, 0, ceil_mode)
