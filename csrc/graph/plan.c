@@ -299,7 +299,7 @@ sc_status sc__plan_new(sc_graph *g, unsigned passes, sc_plan **out) {
 static sc_status run_step(sc_plan *p, sc__step *s, sc_meta *meta) {
   if (s->fused) { sc__program_run(p->ctx, &s->fused->p, s->call.out[0], s->fused->in); return SC_OK; }
   sc_call *c = &s->call;
-  if (!s->pointwise || !s->inferred) {
+  if (!s->inferred) {                                  /* shapes are fixed; what depends on data is checked by run */
     c->meta = meta;
     int n = c->n_out;
     SC_TRY(c->op->def->infer(c));

@@ -62,6 +62,14 @@ static uint8_t type_of(const sc_fuser *f, int source) {
   return source < SC_PROGRAM_INPUTS ? f->p.in_type[source] : f->p.instr[source - SC_PROGRAM_INPUTS].type;
 }
 
+/* A comparison with a number means the number itself, which must then be one that the type holds. */
+static bool holds_number(const sc_fuser *f, const sc_operand *in, uint8_t type) {
+  if (in->rank != 2 || in->source >= SC_PROGRAM_INPUTS) return true;
+  const sc_tensor *t = f->in[in->source];
+  sc_scalar v = sc__load((sc_dtype)t->dtype, t->data);
+  return type == SC_C_F64 || (type == SC_C_F32 ? (double)(float)v.f == v.f : v.is_int || v.f == (double)sc__f64_to_i64(v.f));
+}
+
 static bool used(const sc_fuser *f, int source) {
   for (int k = 0; k < f->p.n_instr; k++)
     for (int i = 0; i < f->p.instr[k].arity; i++) if (f->p.instr[k].src[i] == source) return true;
@@ -97,6 +105,9 @@ bool sc__fuse_op(sc_fuser *f, sc_isa isa, const sc_opinfo *op, const sc_attr *at
   uint8_t type = (uint8_t)sc__pw_ctype(pw, compute);
   sc_instr q = {.arity = pw->arity, .type = pw->rule == SC_PW_BOOL ? SC_C_BOOL : type, .fn = sc__pw_kernel(isa, pw->id, (sc_ctype)type)};
   for (int i = 0; i < op->n_attr; i++) q.p[i] = sc__attr_scalar(&attr[i]);
+  if (pw->flags & SC_PW_NO_ZERO && type != SC_C_F32 && type != SC_C_F64) return false;   /* it has to look for zeros first */
+  if (sc__category(dtype) == SC_CAT_INT && sc_dtype_size(dtype) < 8) return false;   /* it would not wrap between ops */
+  for (int i = 0; i < pw->arity && pw->flags & SC_PW_COMPARE; i++) if (!holds_number(f, &in[i], type)) return false;
   int rank = 2;
   for (int i = 0; i < pw->arity; i++) {
     if (in[i].rank < rank) rank = in[i].rank;
