@@ -71,6 +71,21 @@ sanitize:
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
 	  LUA_CPATH='$(BUILD)/sanitize/?.so;;' busted --cpath='$(BUILD)/sanitize/?.so' --exclude-tags=slow,rss
 
+# The n-th allocation fails, for every n, in every scenario; memory is filled with a pattern.
+hostile:
+	$(MAKE) -s BUILD=$(BUILD)/hostile CFLAGS='-O1 -g' EXTRA=-DSC_HOSTILE $(BUILD)/hostile/sconce/core.so
+	LUA_PATH='lua/?.lua;lua/?/init.lua;./?.lua;;' LUA_CPATH='$(BUILD)/hostile/?.so;;' $(LUA) spec/hostile/run.lua $(ONLY)
+
+# Programs in C against the public header; the same under the thread sanitizer.
+CTESTS = $(wildcard spec/c/*.c)
+ctest: $(BUILD)/libsconce.a
+	@for t in $(CTESTS); do $(CC) -std=gnu11 -Wall -Wextra -g -pthread -Icsrc $(LUA_CFLAGS) $$t $(BUILD)/libsconce.a $(LIBS) -o $(BUILD)/ctest && echo $$t && $(BUILD)/ctest || exit 1; done
+
+TSAN = -O1 -g -fsanitize=thread
+tsan:
+	$(MAKE) -s BUILD=$(BUILD)/tsan CFLAGS='$(TSAN)' LDFLAGS=-fsanitize=thread $(BUILD)/tsan/libsconce.a
+	@for t in $(CTESTS); do $(CC) -std=gnu11 $(TSAN) -pthread -Icsrc $(LUA_CFLAGS) $$t $(BUILD)/tsan/libsconce.a $(LIBS) -o $(BUILD)/tsan/ctest && echo $$t && TSAN_OPTIONS="halt_on_error=1 suppressions=spec/c/tsan.supp" $(BUILD)/tsan/ctest || exit 1; done
+
 bench:
 	@sh .ci/setup build
 	@$(MAKE) -s all
@@ -113,4 +128,4 @@ help:
 clean:
 	rm -rf $(BUILD) build-rock
 
-.PHONY: all demo test example repl lint sanitize fuzz bench install rock rock-install help clean
+.PHONY: all demo test example repl lint sanitize hostile ctest tsan fuzz bench install rock rock-install help clean

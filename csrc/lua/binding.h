@@ -79,6 +79,10 @@ int sc__call_op(lua_State *L, binding *b, const sc_opinfo *op);
 
 int sc__composite(lua_State *L);
 
+/* ---- hostile.c: nothing but in the hostile build ---- */
+void sc__hostile_options(sc_options *o);
+void sc__open_hostile(lua_State *L, binding *b);
+
 /* ---- block.c ---- */
 sc_status sc__block_open(binding *b, lua_State *L, block_kind kind, bool enabled, uint64_t *id);
 bool sc__block_close(binding *b, uint64_t id);             /* false: it was closed before */

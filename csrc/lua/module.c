@@ -36,7 +36,7 @@ static int place_of(binding *b, const char *source) {
   b->place[k].internal = b->inside_length && strncmp(source, b->inside, b->inside_length) == 0;
   char name[LUA_IDSIZE];
   snprintf(name, sizeof name, "%s", source[0] == '@' || source[0] == '=' ? source + 1 : "[string]");
-  b->place[k].file = sc__intern(b->ctx, name);
+  b->place[k].file = b->place[k].internal ? NULL : sc__intern(b->ctx, name);
   if (b->place[k].source) memcpy(b->place[k].source, source, n);
   return (int)k;
 }
@@ -241,7 +241,9 @@ SC_API int luaopen_sconce_core(lua_State *L) {
   lua_pushcfunction(L, binding_gc);
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
-  if (sc_context_new(NULL, &b->ctx) != SC_OK) return luaL_error(L, "sconce: not enough memory");
+  sc_options options = {0};
+  sc__hostile_options(&options);
+  if (sc_context_new(&options, &b->ctx) != SC_OK) return luaL_error(L, "sconce: not enough memory");
   b->ctx->index_base = 1;
   b->ctx->locate = sc__lua_locate;
   b->ctx->locate_user = b;
@@ -250,6 +252,7 @@ SC_API int luaopen_sconce_core(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &NOW);
   lua_newtable(L);
   luaL_setfuncs(L, FUNCTIONS, 0);
+  sc__open_hostile(L, b);
   sc__open_script(L, b);
   sc__open_block(L, b);
   sc__open_tensor(L, b);
