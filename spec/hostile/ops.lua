@@ -13,7 +13,8 @@ local function truths() return sc.tensor { { true, false, true }, { false, true,
 local SETS = {
   { matrix, matrix, matrix, matrix, matrix, matrix }, { images, kernel }, { matrix, integers, matrix }, { integers, integers, integers },
   { truths, matrix, matrix }, { truths, truths, truths }, { matrix, truths, matrix }, { vector, vector, vector },
-  { matrix, vector, vector, vector, vector }, { images }, { matrix, vector, matrix }, { matrix, function() return sc.tensor { 1, 2, 3 } end, matrix },
+  { matrix, vector, vector, vector, vector }, { images }, { matrix, vector, matrix },
+  { matrix, function() return sc.tensor { 1, 2, 3 } end, matrix },
 }
 local BY_TYPE = { int = 2, number = 0.5, float = 0.5, bool = false, dim = 1, index = 1, dtype = "float64", str = "mean" }
 

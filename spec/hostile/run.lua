@@ -1,6 +1,7 @@
 -- Replays scenarios with the n-th allocation of the engine refused, for n = 1, 2, … until one goes through untouched. Each try must
 -- end with the right result or with a Lua error, leave the inputs, the gradient mode and the random numbers as they were, and leave
 -- no block behind. `make hostile` builds for it; arguments are patterns of scenario names.
+-- luacheck: ignore 311 (names are emptied for the collector)
 local sc = require "sconce"
 local core = require "sconce.core"
 if not core.hostile then error("this is not the hostile build: run `make hostile`") end
