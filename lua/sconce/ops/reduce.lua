@@ -64,6 +64,9 @@ define(sc, "nanmean(x, dim: dim[]?, keepdim: bool = false, dtype: dtype?)", "Mea
   return x:nansum(dim, keepdim, dtype) / x:eq(x):sum(dim, keepdim)
 end, true)
 
+-- PyTorch's second names.
+for _, name in ipairs { "softmax", "log_softmax", "logsumexp" } do sc.special[name] = sc[name] end
+
 define(F, "nn.functional.normalize(x, p: number = 2, dim: dim[] = -1, eps: float = 1e-12)",
   "x / max(norm(x, p), eps) along dim.", function(x, p, dim, eps)
     return x / x:norm(p, dim, true):clamp_min(eps):expand_as(x)
