@@ -113,7 +113,8 @@ describe("x[key]", function()
     { { { 2, 3 }, { 1, 4, 2 } }, { { 5, 7 }, { 9, 11 } } }, { { { -2, -1 }, -1 }, { 8, 12 } }, { { { 3, 2 } }, {} },
     { { { -100, 100 }, 2 }, { 2, 6, 10 } }, { { sc.newaxis, 1 }, { { 1, 2, 3, 4 } } }, { { sc.ellipsis, 2 }, { 2, 6, 10 } },
     { sc.tensor { 3, -3 }, { { 9, 10, 11, 12 }, { 1, 2, 3, 4 } } }, { { sc.tensor { 1, 2 }, sc.tensor { 4, 3 } }, { 4, 7 } },
-    { { {}, sc.tensor { 2, 2 } }, { { 2, 2 }, { 6, 6 }, { 10, 10 } } }, { sc.tensor { true, false, true }, { { 1, 2, 3, 4 }, { 9, 10, 11, 12 } } },
+    { { {}, sc.tensor { 2, 2 } }, { { 2, 2 }, { 6, 6 }, { 10, 10 } } }, { sc.tensor { true, false, true }, { { 1, 2, 3, 4 }, { 9,
+      10, 11, 12 } } },
     { x:gt(9), { 10, 11, 12 } }, { { 1, sc.tensor { true, false, false, true } }, { 1, 4 } },
     { { sc.tensor { { 1 }, { 2 } }, sc.tensor { 1, 2 } }, { { 1, 2 }, { 5, 6 } } },
   }
@@ -203,7 +204,8 @@ describe("index ops", function()
             want[k] = (include or seen[k]) and fn(want[k], v[i]) or v[i]
             seen[k] = true
           end
-          local got = sc.tensor(self, { dtype = dtype }):scatter_reduce(1, sc.tensor(at), sc.tensor(v, { dtype = dtype }), reduce, include)
+          local got = sc.tensor(self, { dtype = dtype }):scatter_reduce(1, sc.tensor(at), sc.tensor(v, { dtype = dtype }), reduce,
+            include)
           for i = 1, 4 do assert.equal(want[i], got:totable()[i], dtype .. " " .. reduce) end
         end
       end

@@ -87,21 +87,26 @@ local function equal_pieces(what, x, d, size)
 end
 
 define(sc, "split(x, split_size_or_sections: any, dim: dim = 0)",
-  "x in pieces along a dimension: of one size (the last may be smaller), or of the sizes listed. A list of views.\nErrors: the sizes do not add up.\nExample: x:split(2), x:split({1, 3}, 2)",
+  "x in pieces along a dimension: of one size (the last may be smaller), or of the sizes listed. A list of views.\nErrors: the " ..
+    "sizes do not add up.\nExample: x:split(2), x:split({1, 3}, 2)",
   function(x, sizes, dim)
     local d = place("split", x, dim)
     if type(sizes) == "table" then return pieces("split", x, d, sizes) end
-    if math.type(sizes) ~= "integer" then fault.raise("split", "argument 2: expected an integer or a list, got %s", fault.describe(sizes)) end
+    if math.type(sizes) ~= "integer" then
+      fault.raise("split", "argument 2: expected an integer or a list, got %s", fault.describe(sizes))
+    end
     return equal_pieces("split", x, d, sizes)
   end, true)
 
-define(sc, "split_with_sizes(x, split_sizes: any, dim: dim = 0)", "x in pieces of the sizes listed along a dimension.\nErrors: they do not add up.",
+define(sc, "split_with_sizes(x, split_sizes: any, dim: dim = 0)", "x in pieces of the sizes listed along a dimension.\nErrors: they " ..
+  "do not add up.",
   function(x, sizes, dim)
     if type(sizes) ~= "table" then fault.raise("split_with_sizes", "argument 2: expected a list, got %s", fault.describe(sizes)) end
     return pieces("split_with_sizes", x, place("split_with_sizes", x, dim), sizes)
   end, true)
 
-define(sc, "chunk(x, chunks: int, dim: dim = 0)", "x in at most so many pieces of one size along a dimension (the last may be smaller).\nErrors: chunks is not positive.",
+define(sc, "chunk(x, chunks: int, dim: dim = 0)", "x in at most so many pieces of one size along a dimension (the last may be " ..
+  "smaller).\nErrors: chunks is not positive.",
   function(x, chunks, dim)
     local d = place("chunk", x, dim)
     if chunks < 1 then fault.raise("chunk", "expected a positive number of chunks, got %d", chunks) end
@@ -123,7 +128,9 @@ local function tensor_split(what, x, sections, d)
   end
   local n, out = size_at(what, x, d), {}
   if type(sections) == "number" then
-    if math.type(sections) ~= "integer" or sections < 1 then fault.raise(what, "expected a positive number of sections, got %s", tostring(sections)) end
+    if math.type(sections) ~= "integer" or sections < 1 then
+      fault.raise(what, "expected a positive number of sections, got %s", tostring(sections))
+    end
     local small, larger, at = n // sections, n % sections, 1
     for i = 1, sections do
       local size = i <= larger and small + 1 or small
@@ -132,7 +139,9 @@ local function tensor_split(what, x, sections, d)
     end
     return out
   end
-  if type(sections) ~= "table" then fault.raise(what, "expected a number of sections or a list of split points, got %s", fault.describe(sections)) end
+  if type(sections) ~= "table" then
+    fault.raise(what, "expected a number of sections or a list of split points, got %s", fault.describe(sections))
+  end
   local function clamped(p)
     if math.type(p) ~= "integer" then fault.raise(what, "expected integers as split points, got %s", fault.describe(p)) end
     if p == 0 then fault.raise(what, "0 is no split point: they count from 1") end
@@ -154,7 +163,8 @@ define(sc, "tensor_split(x, indices_or_sections: any, dim: dim = 0)",
   end, true)
 
 for name, least in pairs { hsplit = 1, vsplit = 2, dsplit = 3 } do
-  define(sc, name .. "(x, indices_or_sections: any)", "tensor_split along the " .. ({ "columns", "rows", "depth" })[least] .. "; a number must divide the size.",
+  define(sc, name .. "(x, indices_or_sections: any)", "tensor_split along the " .. ({ "columns", "rows", "depth" })[least] .. "; a " ..
+    "number must divide the size.",
     function(x, sections)
       if x:dim() < least then fault.raise(name, "expected at least %d dimensions, got %d", least, x:dim()) end
       local d = name == "dsplit" and 3 or name == "vsplit" and 1 or math.min(x:dim(), 2)
@@ -196,7 +206,9 @@ end
 
 local function joined(name, help, prepare, dim)
   define(sc, name .. "(tensors: any)", help, function(tensors)
-    if type(tensors) ~= "table" or #tensors == 0 then fault.raise(name, "expected a list of tensors, got %s", type(tensors) == "table" and "an empty one" or fault.describe(tensors)) end
+    if type(tensors) ~= "table" or #tensors == 0 then
+      fault.raise(name, "expected a list of tensors, got %s", type(tensors) == "table" and "an empty one" or fault.describe(tensors))
+    end
     local list = each(tensors, function(t)
       if not is_tensor(t) then fault.raise(name, "expected tensors, got %s", fault.describe(t)) end
       return prepare(t)
@@ -205,7 +217,8 @@ local function joined(name, help, prepare, dim)
   end)
 end
 
-joined("hstack", "The tensors side by side: along the second dimension, lists along the first.", atleast(1), function(t) return t:dim() == 1 and 1 or 2 end)
+joined("hstack", "The tensors side by side: along the second dimension, lists along the first.", atleast(1),
+  function(t) return t:dim() == 1 and 1 or 2 end)
 joined("vstack", "The tensors below each other, lists as rows.", atleast(2), 1)
 joined("row_stack", "vstack.", atleast(2), 1)
 joined("dstack", "The tensors behind each other, along the third dimension.", atleast(3), 3)
@@ -249,31 +262,38 @@ function sc.broadcast_shapes(...)
   end
   return out
 end
-define.info.broadcast_shapes = { signature = "broadcast_shapes(shapes…)", help = "The shape that shapes broadcast to.\nErrors: they do not." }
+define.info.broadcast_shapes = { signature = "broadcast_shapes(shapes…)", help = "The shape that shapes broadcast to.\nErrors: they " ..
+  "do not." }
 
 variadic(sc, "broadcast_tensors", "The tensors expanded to their common shape, as a list of views.", function(list)
   local shape = sc.broadcast_shapes(table.unpack(each(list, function(t) return t.shape end)))
   return each(list, function(t) return t:expand(shape) end)
 end)
 
-variadic(sc, "meshgrid", "Coordinates of a grid: a list of tensors, the i-th repeating the i-th list along the other dimensions. indexing: \"ij\" or \"xy\", where the first list runs along the second dimension.",
+variadic(sc, "meshgrid", "Coordinates of a grid: a list of tensors, the i-th repeating the i-th list along the other dimensions. " ..
+  "indexing: \"ij\" or \"xy\", where the first list runs along the second dimension.",
   function(list, opts)
     local indexing = opts.indexing or "ij"
-    if indexing ~= "ij" and indexing ~= "xy" then fault.raise("meshgrid", "indexing: expected \"ij\" or \"xy\", got %s", fault.describe(indexing)) end
+    if indexing ~= "ij" and indexing ~= "xy" then
+      fault.raise("meshgrid", "indexing: expected \"ij\" or \"xy\", got %s", fault.describe(indexing))
+    end
     local swap = indexing == "xy" and #list >= 2
     if #list == 0 then fault.raise("meshgrid", "expected at least one tensor") end
     if swap then list[1], list[2] = list[2], list[1] end
     local shape = {}
     for i = 1, #list do
       if list[i]:dim() > 1 then fault.raise("meshgrid", "tensor %d has %d dimensions, a list is expected", i, list[i]:dim()) end
-      if list[i].dtype ~= list[1].dtype then fault.raise("meshgrid", "the tensors' dtypes %s and %s differ", list[1].dtype, list[i].dtype) end
+      if list[i].dtype ~= list[1].dtype then
+        fault.raise("meshgrid", "the tensors' dtypes %s and %s differ", list[1].dtype, list[i].dtype)
+      end
       shape[i] = list[i]:numel()
     end
     local out = {}
     for i = 1, #list do
       local own = {}
       for k = 1, #list do own[k] = k == i and -1 or 1 end
-      out[i] = list[i]:numel() == 0 and list[i]:reshape(table.move(own, 1, #own, 1, own)):expand(shape) or list[i]:reshape(own):expand(shape)
+      out[i] = list[i]:numel() == 0 and list[i]:reshape(table.move(own, 1, #own, 1,
+        own)):expand(shape) or list[i]:reshape(own):expand(shape)
     end
     if swap then out[1], out[2] = out[2], out[1] end
     return out
@@ -287,7 +307,8 @@ variadic(sc, "cartesian_prod", "All ways of taking one element of each list, a r
   return sc.stack(each(sc.meshgrid(list), function(t) return t:flatten() end), 2)
 end)
 
-define(sc, "combinations(x, r: int = 2, with_replacement: bool = false)", "All ways of taking r elements of a list in order, a row each.\nErrors: x is not a list; r is negative.",
+define(sc, "combinations(x, r: int = 2, with_replacement: bool = false)", "All ways of taking r elements of a list in order, a row " ..
+  "each.\nErrors: x is not a list; r is negative.",
   function(x, r, again)
     if x:dim() ~= 1 then fault.raise("combinations", "expected a list, got %d dimensions", x:dim()) end
     if r < 0 then fault.raise("combinations", "expected a number of elements from 0, got %d", r) end
@@ -325,7 +346,8 @@ end, true)
 ---------------------------------------------------------------------------
 core.methods.rep = core.methods["repeat"]
 
-define(sc, "diagflat(x, offset: int = 0)", "A matrix with x's elements on a diagonal.", function(x, offset) return x:flatten():diag_embed(offset) end, true)
+define(sc, "diagflat(x, offset: int = 0)", "A matrix with x's elements on a diagonal.", function(x,
+  offset) return x:flatten():diag_embed(offset) end, true)
 define(sc, "narrow_copy(x, dim: dim, start: int, length: int)", "narrow, as a copy.", function(x, dim, start, length)
   return x:narrow(dim, start, length):clone()
 end, true)
@@ -339,7 +361,8 @@ define(sc, "flipud(x)", "x with its rows in reverse order.\nErrors: no dimension
   return x:flip(1)
 end, true)
 
-define(sc, "rot90(x, k: int = 1, dims: dim[]?)", "x turned by k quarters in the plane of two dimensions, from the first towards the second.\nErrors: the dimensions are not two different ones.",
+define(sc, "rot90(x, k: int = 1, dims: dim[]?)", "x turned by k quarters in the plane of two dimensions, from the first towards the " ..
+  "second.\nErrors: the dimensions are not two different ones.",
   function(x, k, dims)
     dims = dims or { 1, 2 }
     if #dims ~= 2 then fault.raise("rot90", "expected two dimensions, got %d", #dims) end
@@ -354,7 +377,9 @@ define(sc, "rot90(x, k: int = 1, dims: dim[]?)", "x turned by k quarters in the 
   end, true)
 
 define(sc, "repeat_interleave(x, repeats: any?, dim: dim?, output_size: int?)",
-  "Each element of x so many times: one number for all, or one for each place of dim. Without dim, of the flattened tensor. With x alone, the indices that x's numbers stand for.\nErrors: negative numbers; a list of another length.\nExample: x:repeat_interleave(2, 1)",
+  "Each element of x so many times: one number for all, or one for each place of dim. Without dim, of the flattened tensor. With x " ..
+    "alone, the indices that x's numbers stand for.\nErrors: negative numbers; a list of another length.\nExample: " ..
+    "x:repeat_interleave(2, 1)",
   function(x, repeats, dim)
     if repeats == nil then
       if x:dim() ~= 1 then fault.raise("repeat_interleave", "expected a list of numbers, got %d dimensions", x:dim()) end
@@ -380,13 +405,16 @@ define(sc, "repeat_interleave(x, repeats: any?, dim: dim?, output_size: int?)",
     return y:clone():reshape(size)
   end, true)
 
-define(F, "pixel_shuffle(x, upscale_factor: int)", "Channels become pixels: {…, C r r, H, W} becomes {…, C, H r, W r}.\nErrors: r is not positive; the channels are no multiple of r r.",
+define(F, "pixel_shuffle(x, upscale_factor: int)", "Channels become pixels: {…, C r r, H, W} becomes {…, C, H r, W r}.\nErrors: r " ..
+  "is not positive; the channels are no multiple of r r.",
   function(x, r)
     local n = x:dim()
     if n < 3 then fault.raise("pixel_shuffle", "expected at least 3 dimensions, got %d", n) end
     if r < 1 then fault.raise("pixel_shuffle", "expected a positive factor, got %d", r) end
     local c, h, w = x:size(-3), x:size(-2), x:size(-1)
-    if r > 2 ^ 31 or c % (r * r) ~= 0 then fault.raise("pixel_shuffle", "%d channels cannot be shared out over %d x %d pixels", c, r, r) end
+    if r > 2 ^ 31 or c % (r * r) ~= 0 then
+      fault.raise("pixel_shuffle", "%d channels cannot be shared out over %d x %d pixels", c, r, r)
+    end
     local lead = table.move(x.shape, 1, n - 3, 1, {})
     local function shape(...) return table.move({ ... }, 1, select("#", ...), #lead + 1, table.move(lead, 1, #lead, 1, {})) end
     local order = {}
@@ -395,7 +423,8 @@ define(F, "pixel_shuffle(x, upscale_factor: int)", "Channels become pixels: {…
     return x:reshape(shape(c // (r * r), r, r, h, w)):permute(order):reshape(shape(c // (r * r), h * r, w * r))
   end)
 
-define(F, "pixel_unshuffle(x, downscale_factor: int)", "Undoes pixel_shuffle: {…, C, H r, W r} becomes {…, C r r, H, W}.\nErrors: r is not positive; a size is no multiple of r.",
+define(F, "pixel_unshuffle(x, downscale_factor: int)", "Undoes pixel_shuffle: {…, C, H r, W r} becomes {…, C r r, H, W}.\nErrors: r " ..
+  "is not positive; a size is no multiple of r.",
   function(x, r)
     local n = x:dim()
     if n < 3 then fault.raise("pixel_unshuffle", "expected at least 3 dimensions, got %d", n) end
@@ -434,7 +463,8 @@ end
 local argwhere = ops.argwhere
 
 define(sc, "nonzero(x, as_tuple: bool = false)",
-  "Indices of the elements that are not zero: int64 {n, dimensions}, or with as_tuple a list of tensors, one per dimension.", function(x, as_tuple)
+  "Indices of the elements that are not zero: int64 {n, dimensions}, or with as_tuple a list of tensors, one per dimension.",
+    function(x, as_tuple)
     local rows = argwhere(x:dim() == 0 and as_tuple and x:reshape(1) or x)
     return as_tuple and rows:unbind(2) or rows
   end, true)
@@ -447,11 +477,14 @@ function sc.where(condition, ...)
 end
 --- x:where(condition, other): x where the condition is true.
 function core.methods.where(x, condition, other)
-  if type(condition) == "table" and not is_tensor(condition) then condition, other = condition.condition, condition.other or condition.y end
+  if type(condition) == "table" and not is_tensor(condition) then
+    condition, other = condition.condition, condition.other or condition.y
+  end
   return where(condition, x, other)
 end
 
-define(sc, "take_along_dim(x, indices, dim: dim?)", "gather with indices and x broadcast in the other dimensions; without dim, from the flattened tensor.",
+define(sc, "take_along_dim(x, indices, dim: dim?)", "gather with indices and x broadcast in the other dimensions; without dim, from " ..
+  "the flattened tensor.",
   function(x, indices, dim)
     if dim == nil then return x:flatten():gather(1, indices:flatten()) end
     local d = place("take_along_dim", x, dim)
@@ -469,7 +502,9 @@ define(sc, "take_along_dim(x, indices, dim: dim?)", "gather with indices and x b
 
 -- The tensors of a key as int64 index tensors with their dims: masks become what they select.
 local function index_tensors(what, x, indices)
-  if type(indices) ~= "table" or #indices == 0 then fault.raise(what, "argument 2 (indices): expected a list of tensors, got %s", fault.describe(indices)) end
+  if type(indices) ~= "table" or #indices == 0 then
+    fault.raise(what, "argument 2 (indices): expected a list of tensors, got %s", fault.describe(indices))
+  end
   local list, dims, d = {}, {}, 1
   for i, t in ipairs(indices) do
     if not is_tensor(t) then fault.raise(what, "argument 2 (indices): entry %d: expected a tensor, got %s", i, fault.describe(t)) end
@@ -491,20 +526,28 @@ end
 for _, suffix in ipairs { "", "_" } do
   local write = ops["index_write" .. suffix]
   define(sc, "index_put" .. suffix .. "(x, indices: any, values, accumulate: bool = false)",
-    (suffix == "" and "A copy of x" or "x itself") .. " with values written (or added, with accumulate) where x[{indices…}] reads; values broadcast.\nErrors: an index is out of range; values have another dtype.",
+    (suffix == "" and "A copy of x" or "x itself") .. " with values written (or added, with accumulate) where x[{indices…}] reads; " ..
+      "values broadcast.\nErrors: an index is out of range; values have another dtype.",
     function(x, indices, values, accumulate)
       local list, dims = index_tensors("index_put" .. suffix, x, indices)
       return write(x, values, list, dims, accumulate)
     end, true)
 end
 
-define(F, "embedding_bag(input, weight, offsets: tensor?, max_norm: float?, norm_type: float = 2, scale_grad_by_freq: bool = false, mode: str = \"mean\", sparse: bool = false, per_sample_weights: tensor?, include_last_offset: bool = false, padding_idx: index?)",
-  "Rows of weight, combined by bag: \"sum\", \"mean\" or \"max\". input is {bags, n}, or a list with offsets, the first position of each bag. Empty bags give zeros; the row padding_idx does not count.\nErrors: per_sample_weights with another mode than \"sum\"; offsets that fall.",
+define(F, "embedding_bag(input, weight, offsets: tensor?, max_norm: float?, norm_type: float = 2, scale_grad_by_freq: bool = false, " ..
+  "mode: str = \"mean\", sparse: bool = false, per_sample_weights: tensor?, include_last_offset: bool = false, padding_idx: index?)",
+  "Rows of weight, combined by bag: \"sum\", \"mean\" or \"max\". input is {bags, n}, or a list with offsets, the first position of " ..
+    "each bag. Empty bags give zeros; the row padding_idx does not count.\nErrors: per_sample_weights with another mode than " ..
+    "\"sum\"; offsets that fall.",
   function(input, weight, offsets, max_norm, norm_type, by_frequency, mode, _, weights, last, padding)
     local what = "embedding_bag"
-    if mode ~= "sum" and mode ~= "mean" and mode ~= "max" then fault.raise(what, "mode: expected \"sum\", \"mean\" or \"max\", got %q", mode) end
+    if mode ~= "sum" and mode ~= "mean" and mode ~= "max" then
+      fault.raise(what, "mode: expected \"sum\", \"mean\" or \"max\", got %q", mode)
+    end
     if weights and mode ~= "sum" then fault.raise(what, "per_sample_weights: only mode \"sum\" takes weights, got %q", mode) end
-    if weights and table.concat(weights.shape, ",") ~= table.concat(input.shape, ",") then fault.raise(what, "per_sample_weights must have the input's shape") end
+    if weights and table.concat(weights.shape, ",") ~= table.concat(input.shape, ",") then
+      fault.raise(what, "per_sample_weights must have the input's shape")
+    end
     local bags, bag
     if input:dim() == 2 then
       if offsets then fault.raise(what, "offsets: not expected for an input of 2 dimensions") end
@@ -525,7 +568,8 @@ define(F, "embedding_bag(input, weight, offsets: tensor?, max_norm: float?, norm
     end
     input = input:reshape(-1)
     local rows = F.embedding(input, weight, padding, max_norm, norm_type, by_frequency)
-    if last and input:dim() == 1 and bags + 1 == (offsets and offsets:size(1) or -1) then -- what follows the last offset belongs to no bag
+    if last and input:dim() == 1 and bags + 1 == (offsets and offsets:size(1) or -1) then
+      -- what follows the last offset belongs to no bag
       local keep = bag:le(bags)
       if not keep:all():item() then
         local index = keep:nonzero(true)[1]
