@@ -314,6 +314,14 @@ describe("a module", function()
   end)
 end)
 
+describe("a shuffle", function()
+  it("of channels deals the groups' members out in turn", function()
+    local y = nn.ChannelShuffle(2)(sc.arange(1, 7):float():reshape(1, 6, 1))
+    assert.same({ 1.0, 4.0, 2.0, 5.0, 3.0, 6.0 }, y:reshape { -1 }:totable())
+    assert.has_error(function() nn.ChannelShuffle(4)(sc.ones { 1, 6, 1 }) end)
+  end)
+end)
+
 describe("nn.init", function()
   local function spread(t) return t:mean():item(), t:std():item() end
   it("keeps to the bounds and spreads of the definitions", function()

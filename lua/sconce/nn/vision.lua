@@ -1,5 +1,6 @@
 --- Layers that move pixels: padding, upsampling, shuffling; and distances between vectors.
 local sc = require "sconce"
+local fault = require "sconce.fault"
 local layer = require "sconce.nn.layer"
 
 local F = sc.functional
@@ -39,7 +40,15 @@ function L.PixelShuffle:forward(x) return F.pixel_shuffle(x, self.upscale_factor
 L.PixelUnshuffle = layer("PixelUnshuffle", { "downscale_factor:int" })
 function L.PixelUnshuffle:forward(x) return F.pixel_unshuffle(x, self.downscale_factor) end
 L.ChannelShuffle = layer("ChannelShuffle", { "groups:int" })
-function L.ChannelShuffle:forward(x) return F.channel_shuffle(x, self.groups) end
+--- Channel c of group g goes to place (c - 1) · groups + g. Source: Zhang et al. 2018, "ShuffleNet".
+function L.ChannelShuffle:forward(x)
+  local size, g = x.shape, self.groups
+  if g < 1 or #size < 2 or size[2] % g ~= 0 then
+    fault.raise("ChannelShuffle", "groups: %d does not divide the channels of shape {%s}", g, table.concat(size, ", "))
+  end
+  local split = table.move(size, 3, #size, 4, { size[1], g, size[2] // g })
+  return x:reshape(split):transpose(2, 3):reshape(size)
+end
 
 --- Patches as columns, and columns added back.
 L.Unfold = layer("Unfold", { "kernel_size:sizes", { "dilation:sizes", 1 }, { "padding:sizes", 0 }, { "stride:sizes", 1 } })
