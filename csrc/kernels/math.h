@@ -23,7 +23,7 @@ static inline int64_t sc_f64_bits(double f) { int64_t i; memcpy(&i, &f, 8); retu
 #define SC_ROUND32 12582912.0f          /* adding and subtracting it rounds to a whole number, ties to even */
 #define SC_ROUND64 6755399441055744.0
 
-static inline float sc_power_f32(int32_t k) { return sc_bits_f32((int32_t)((uint32_t)(k + 127) << 23)); }   /* 2^k */
+static inline float sc_power_f32(int32_t k) { return sc_bits_f32((int32_t)(((uint32_t)k + 127u) << 23)); }   /* 2^k */
 
 /* 2^n for |n| <= 252 or so, in two steps, so that subnormal results come out. */
 static inline float sc_scale_f32(float y, float n) {
@@ -71,7 +71,7 @@ static inline float sc_expm1_f32(float x) {
   float n = (xc * 1.44269504f + SC_ROUND32) - SC_ROUND32;
   float r = (xc - n * SC_LN2_HI) - n * SC_LN2_LO;
   float p = sc_exp_poly(r) * r * r + r;
-  float h = sc_power_f32((int32_t)n - 1);
+  float h = sc_bits_f32((int32_t)(((uint32_t)(int32_t)n + 126u) << 23));
   float y = (h * p + (h - 0.5f)) * 2.0f;
   y = x > 88.72284f ? INFINITY : y;
   y = n == 0.0f ? p : y;
