@@ -24,8 +24,8 @@ SC_PW_ROW(i1, 1, FLOAT, 0, F, ONE, 60, M(i1)(a), 0, "special.i1(x)", 0, "Modifie
           GRAD("dy * where(eq(x, 0), 0.5, i0(x) - y / where(eq(x, 0), 1, x))"))
 SC_PW_ROW(i1e, 1, FLOAT, 0, F, ONE, 60, M(i1e)(a), 0, "special.i1e(x)", 0, "exp(-|x|) * i1(x).",
           GRAD("dy * where(eq(x, 0), 0.5, special.i0e(x) - y * (sign(x) + 1 / where(eq(x, 0), 1, x)))"))
-SC_PW_ROW(modified_bessel_i0, 1, FLOAT, 0, F, ONE, 60, M(i0)(a), 0, "special.modified_bessel_i0(x)", 0, "i0.", GRAD("dy * special.i1(x)"))
-SC_PW_ROW(modified_bessel_i1, 1, FLOAT, 0, F, ONE, 60, M(i1)(a), 0, "special.modified_bessel_i1(x)", 0, "i1.", GRAD("dy * where(eq(x, 0), 0.5, i0(x) - y / where(eq(x, 0), 1, x))"))
+SC_PW_ROW(modified_bessel_i0, 1, FLOAT, 0, F, ONE, 60, M(i0)(a), 0, "special.modified_bessel_i0(x)", 0, "The modified Bessel function of the first kind and order 0, as i0.", GRAD("dy * special.i1(x)"))
+SC_PW_ROW(modified_bessel_i1, 1, FLOAT, 0, F, ONE, 60, M(i1)(a), 0, "special.modified_bessel_i1(x)", 0, "The modified Bessel function of the first kind and order 1, as i1.", GRAD("dy * where(eq(x, 0), 0.5, i0(x) - y / where(eq(x, 0), 1, x))"))
 SC_PW_ROW(modified_bessel_k0, 1, FLOAT, 0, F, ONE, 500, M(k0)(a), 0, "special.modified_bessel_k0(x)", 0, "Modified Bessel function of the second kind, order 0; NaN below 0.",
           GRAD("-dy * special.modified_bessel_k1(x)"))
 SC_PW_ROW(modified_bessel_k1, 1, FLOAT, 0, F, ONE, 500, M(k1)(a), 0, "special.modified_bessel_k1(x)", 0, "Modified Bessel function of the second kind, order 1; NaN below 0.",

@@ -220,6 +220,16 @@ static int op_info(lua_State *L) {
   return 1;
 }
 
+/* core.op_prepare(name) -> true, or false and why its gradient formulas cannot be read */
+static int op_prepare(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc_opinfo *op = (sc_opinfo *)sc__op_find(b->ctx, luaL_checkstring(L, 1));
+  bool ok = op && sc__formulas_prepare(b->ctx, op) == SC_OK;
+  lua_pushboolean(L, ok);
+  lua_pushstring(L, ok ? "" : op ? sc_error(b->ctx) : "there is no such op");
+  return 2;
+}
+
 static int op_names(lua_State *L) {
   binding *b = sc__binding(L);
   lua_createtable(L, b->ctx->ops->n, 0);
@@ -230,7 +240,7 @@ static int op_names(lua_State *L) {
 static const luaL_Reg FUNCTIONS[] = {
   {"set_inside", set_inside}, {"manual_seed", manual_seed}, {"set_num_threads", set_num_threads}, {"get_num_threads", get_num_threads},
   {"set_memory_limit", set_memory_limit}, {"stats", stats}, {"now", now}, {"memory_allocated", memory_allocated},
-  {"op_info", op_info}, {"op_names", op_names}, {"composite", sc__composite}, {NULL, NULL}};
+  {"op_info", op_info}, {"op_names", op_names}, {"op_prepare", op_prepare}, {"composite", sc__composite}, {NULL, NULL}};
 
 SC_API int luaopen_sconce_core(lua_State *L);
 SC_API int luaopen_sconce_core(lua_State *L) {
