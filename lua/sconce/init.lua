@@ -80,7 +80,7 @@ require "sconce.autograd"
 
 -- Ops written in Lua, a file a family.
 for _, family in ipairs {
-  "create", "reduce", "shape", "pointwise", "files", "losses", "linalg", "neural", "stats",
+  "create", "reduce", "shape", "pointwise", "files", "losses", "linalg", "neural", "stats", "differences",
 } do
   require("sconce.ops." .. family)
 end
