@@ -110,3 +110,76 @@ describe("a compiled function", function()
     assert.truthy(f:explain():find("captures has changed", 1, true))
   end)
 end)
+
+describe("gradients through a compiled function", function()
+  local function make()
+    local w = sc.tensor({ { 1.0, 2.0 }, { 3.0, 4.0 } }, { requires_grad = true })
+    local b = sc.tensor({ 0.5, 0.25 }, { requires_grad = true })
+    return w, b, function(x)
+      local h = (x:matmul(w) + b):tanh()
+      return h * h:exp(), { sum = h:sum() }, "label"
+    end
+  end
+
+  local function gradients(f, w, b, x)
+    x, w.grad, b.grad = x:clone():requires_grad_(), nil, nil
+    local y, t, label = f(x)
+    assert.equal("label", label)
+    sc.grad(y:sum(), x, { retain_graph = true })
+    ;((y * y):sum() + t.sum * 3.0):backward()
+    return { x.grad:totable(), w.grad:totable(), b.grad:totable() }
+  end
+
+  it("are those of the function, for arguments and captured tensors, call after call", function()
+    local w, b, fn = make()
+    local f = sc.compile(fn)
+    for i = 1, 3 do
+      local x = sc.tensor { { 0.1 * i, 0.2 }, { 0.3, -0.4 } }
+      assert.same(gradients(fn, w, b, x), gradients(f, w, b, x))
+    end
+    assert.equal(1, #f:runs())
+  end)
+
+  it("use the random numbers of the forward, and leave its updates alone", function()
+    local count = sc.tensor(0.0)
+    local f = sc.compile(function(x)
+      count:add_(1.0)
+      return sc.nn.functional.dropout(x, 0.5)
+    end)
+    local x = sc.full({ 64 }, 3.0):requires_grad_()
+    local y = f(x)
+    y:sum():backward()
+    assert.same((y / 3.0):totable(), x.grad:totable())
+    assert.equal(1.0, count:item())
+  end)
+
+  it("stop where a step has differentiated its result already", function()
+    local w = sc.tensor({ 1.0, 2.0 }, { requires_grad = true })
+    local step = sc.compile(function(x)
+      local loss = (x * w):sum()
+      loss:backward()
+      return loss
+    end)
+    assert.is_false(step(sc.tensor { 1.0, 1.0 }).requires_grad)
+    assert.is_false(step(sc.tensor({ 1.0, 1.0 }, { requires_grad = true })).requires_grad)
+    assert.is_nil(w.grad)
+  end)
+
+  it("are refused a second time, and after a change in place", function()
+    local w, _, fn = make()
+    local f = sc.compile(fn)
+    local x = sc.tensor({ { 1.0, 2.0 } }, { requires_grad = true })
+    assert.has_error(function() sc.grad((f(x)):sum(), x, { create_graph = true }) end)
+    local y = f(x)
+    sc.no_grad(function() w:add_(1.0) end)
+    local ok, err = pcall(function() y:sum():backward() end)
+    assert.is_false(ok)
+    assert.truthy(err:find("modified in-place at spec/compile_spec.lua", 1, true), err)
+  end)
+
+  it("are not remembered with gradients off", function()
+    local _, _, fn = make()
+    local f = sc.compile(fn)
+    sc.no_grad(function() assert.is_false((f(sc.tensor { { 1.0, 2.0 } })).requires_grad) end)
+  end)
+end)

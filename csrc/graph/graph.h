@@ -67,6 +67,18 @@ int64_t sc__sizes_apply(const sc_sizes *z, int64_t v);
 /* new: the same graph for actual sizes. fetch: values to be its outputs instead of g's, named "1", "2" …; NULL: g's. */
 sc_status sc__graph_instantiate(const sc_graph *g, const sc_sizes *sizes, const int32_t *fetch, int n_fetch, sc_graph **out);
 
+/* A graph being emitted again into the one that is traced. now: [n_values] what a value has become there. */
+typedef struct sc__instance { const sc_graph *from; const sc_sizes *sizes; sc_tensor **now; } sc__instance;
+sc_status sc__graph_again(sc__instance *s, const sc_graph_node *n);
+
+/* ---- splitting (split.c) ---- */
+typedef struct sc_graph_mark { size_t nodes, values, inputs, outputs; } sc_graph_mark;   /* a place in the recording */
+sc_graph_mark sc__graph_mark(const sc_graph *g);
+/* Everything recorded since the mark moves into a graph of its own (new): its inputs are the values it reads of the first part, in
+** the order of n further outputs that g gets, and then the inputs declared since. */
+sc_status sc__graph_split(sc_graph *g, const sc_graph_mark *m, sc_graph **tail, int *n);
+void sc__graph_cut(sc_graph *g, const sc_graph_mark *m);                /* forgets everything since the mark */
+
 /* ---- passes: each marks nodes it has made needless, or merges values; the graph itself stays as recorded ---- */
 enum { SC_PASS_CSE = 1, SC_PASS_DCE = 2, SC_PASS_FUSE = 4, SC_PASS_ALL = 7 };
 

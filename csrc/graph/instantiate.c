@@ -54,11 +54,7 @@ static double apply_number(const sc_sizes *z, double f) {
   return f;
 }
 
-typedef struct instance {
-  const sc_graph *from;
-  const sc_sizes *sizes;
-  sc_tensor **now;               /* [n_values] what a value has become in the new graph */
-} instance;
+typedef sc__instance instance;
 
 static sc_status attributes(const instance *s, const sc_graph_node *n, sc_attr **out, size_t *bytes) {
   *bytes = 0;
@@ -87,7 +83,7 @@ static sc_status captured(const instance *s, sc_tensor *t, sc_tensor **out) {
   return SC_OK;
 }
 
-static sc_status again(instance *s, const sc_graph_node *n) {
+sc_status sc__graph_again(instance *s, const sc_graph_node *n) {
   sc_context *ctx = s->from->ctx;
   sc_tensor **in = sc__alloc_zero(ctx, (size_t)(n->n_in + 1) * sizeof *in), *out[SC_MAX_OUTPUTS];
   if (!in) return sc__no_memory(ctx, 64);
@@ -120,7 +116,7 @@ static sc_status rebuild(instance *s, sc_graph *to) {
   }
   for (size_t v = 0; v < g->n_values; v++)
     if (g->value[v].captured) SC_TRY(captured(s, g->value[v].captured, &s->now[v]));
-  for (size_t k = 0; k < g->n_nodes; k++) SC_TRY(again(s, &g->node[k]));
+  for (size_t k = 0; k < g->n_nodes; k++) SC_TRY(sc__graph_again(s, &g->node[k]));
   return SC_OK;
 }
 

@@ -309,6 +309,15 @@ static int version(lua_State *L) {
   return 2;
 }
 
+/* core.differentiable(t) -> whether t can be walked back from: it has a history that nobody has used up */
+static int differentiable(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc_edge e;
+  sc__check(L, b, sc__edge_of(sc__check_tensor(L, b, 1, "differentiable"), &e));
+  lua_pushboolean(L, e.node && !e.node->freed);
+  return 1;
+}
+
 /* core.anomaly(on) -> what it was */
 static int anomaly(lua_State *L) {
   sc_context *ctx = sc__binding(L)->ctx;
@@ -320,7 +329,7 @@ static int anomaly(lua_State *L) {
 static const luaL_Reg METHODS[] = {{"backward", backward}, {"requires_grad_", requires_grad_}, {"retain_grad", retain_grad},
   {"detach_", detach_}, {"register_hook", register_hook}, {NULL, NULL}};
 static const luaL_Reg FUNCTIONS[] = {{"grad", grad}, {"record_custom", record_custom}, {"version", version}, {"anomaly", anomaly},
-  {"sequence", sequence}, {"captured", captured}, {NULL, NULL}};
+  {"sequence", sequence}, {"differentiable", differentiable}, {"captured", captured}, {NULL, NULL}};
 
 void sc__open_autograd(lua_State *L, binding *b) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, b->methods_ref);

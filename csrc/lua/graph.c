@@ -8,7 +8,7 @@
 typedef struct graph_box { sc_graph *g; } graph_box;
 typedef struct plan_box { sc_plan *p; int n_in, n_out; } plan_box;
 
-static const char *const GRAPH = "sconce.graph", *const PLAN = "sconce.plan";
+static const char *const GRAPH = "sconce.graph", *const PLAN = "sconce.plan", *const MARK = "sconce.mark";
 
 static sc_graph *check_graph(lua_State *L, int at) { return ((graph_box *)luaL_checkudata(L, at, GRAPH))->g; }
 
@@ -172,6 +172,34 @@ static int trace_end(lua_State *L) {
   return 2;
 }
 
+/* g:mark() -> a place in the recording, for g:split and g:cut */
+static int graph_mark(lua_State *L) {
+  sc_graph *g = check_graph(L, 1);
+  sc_graph_mark *m = lua_newuserdatauv(L, sizeof *m, 0);
+  *m = sc__graph_mark(g);
+  luaL_setmetatable(L, MARK);
+  return 1;
+}
+
+static int graph_cut(lua_State *L) {
+  sc__graph_cut(check_graph(L, 1), luaL_checkudata(L, 2, MARK));
+  return 0;
+}
+
+/* g:split(mark) -> the graph of everything recorded since, the number of outputs that g got for it */
+static int graph_split(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc_graph *g = check_graph(L, 1);
+  int n;
+  graph_box *box = lua_newuserdatauv(L, sizeof *box, 0);
+  box->g = NULL;
+  luaL_setmetatable(L, GRAPH);
+  sc__check(L, b, sc__graph_split(g, luaL_checkudata(L, 2, MARK), &box->g, &n));
+  lua_pushinteger(L, n);
+  return 2;
+}
+
 static int is_tracing(lua_State *L) { lua_pushboolean(L, sc__binding(L)->ctx->tracing != NULL); return 1; }
 
 /* core.untraced(fn, …): calls fn with recording suspended: for state that must be real, such as an optimiser's. */
@@ -300,7 +328,8 @@ static int plan_stats(lua_State *L) {
 
 static const luaL_Reg GRAPH_METHODS[] = {{"input", graph_input}, {"output", graph_output}, {"run", graph_run}, {"names", graph_names},
   {"nodes", graph_nodes}, {"captures", graph_captures}, {"trace_begin", trace_begin}, {"trace_end", trace_end}, {"plan", graph_plan},
-  {"instantiate", graph_instantiate}, {"fetching", graph_fetching}, {NULL, NULL}};
+  {"instantiate", graph_instantiate}, {"fetching", graph_fetching},
+  {"mark", graph_mark}, {"split", graph_split}, {"cut", graph_cut}, {NULL, NULL}};
 static int plan_valid(lua_State *L) { lua_pushboolean(L, sc__plan_valid(((plan_box *)luaL_checkudata(L, 1, PLAN))->p)); return 1; }
 
 static const luaL_Reg PLAN_METHODS[] = {{"valid", plan_valid}, {"stats", plan_stats}, {NULL, NULL}};
@@ -319,6 +348,8 @@ static void metatable(lua_State *L, const char *name, const luaL_Reg *methods, l
 void sc__open_graph(lua_State *L, binding *b) {
   (void)b;
   metatable(L, GRAPH, GRAPH_METHODS, graph_gc, NULL);
+  luaL_newmetatable(L, MARK);
+  lua_pop(L, 1);
   metatable(L, PLAN, PLAN_METHODS, plan_gc, plan_call);
   const luaL_Reg FUNCTIONS[] = {{"graph", graph_new}, {"is_tracing", is_tracing}, {"untraced", untraced}, {"stand_in", stand_in}, {"value_of", value_of}, {NULL, NULL}};
   luaL_setfuncs(L, FUNCTIONS, 0);

@@ -134,6 +134,9 @@ local function note_versions(ctx)
   for i = 1, saved.n do if saved[i] ~= nil then saved.versions[i] = core.version(saved[i]) end end
 end
 
+--- For other parts of the library that record nodes of their own.
+core.custom_context = { new = function(fields) return setmetatable(fields, Context) end, note_versions = note_versions }
+
 local Function = { __name = "Function" }
 Function.__index = Function
 

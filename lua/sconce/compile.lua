@@ -4,6 +4,7 @@
 --- become one graph. What the function returned becomes the graph's outputs. Before each call two numbers decide which trace fits:
 --- the arguments' signature (dtypes, sizes, shared memory, other values) and a fingerprint of everything the function captures.
 local core = require "sconce.core"
+local fault = require "sconce.fault"
 
 local MOST_TRACES = 32 -- of one signature; more means that something the function captures changes all the time
 
@@ -37,10 +38,11 @@ end
 
 --- Takes the results apart: tensors become outputs of the graph, tables of tensors are rebuilt, other values are kept.
 local function outputs_of(graph, results)
-  local n = 0
+  local n, tensors = 0, {}
   local function shape_of(value, depth)
     if core.is_tensor(value) then
       n = n + 1
+      tensors[n] = value
       graph:output("out" .. n, value)
       return n
     end
@@ -55,7 +57,7 @@ local function outputs_of(graph, results)
   for i = 1, results.n do list[i] = shape_of(results[i], 1) end
   local plain = true
   for i = 1, results.n do plain = plain and type(list[i]) == "number" end
-  return list, plain and n == results.n
+  return list, plain and n == results.n, tensors
 end
 
 local function rebuild(shape, values)
@@ -68,17 +70,94 @@ local function rebuild(shape, values)
   return shape.value
 end
 
+-- ---------------------------------------------------------------- gradients from outside
+--
+-- The gradients of the results are recorded after the results, given the gradients that will arrive as further inputs; then the
+-- recording is split there. The first part runs at the call and hands over what the second reads; the second runs when gradients
+-- arrive. So nothing is computed twice, random numbers are the forward's, and updates that the function makes happen once.
+
+--- Records the gradients of `outputs` (the tensors among the results) after a mark in the graph.
+local function record_gradients(graph, outputs, symbols, order, since)
+  local from, wanted, slots = {}, {}, {}
+  for i, y in ipairs(outputs) do
+    if core.differentiable(y) then from[#from + 1] = i end -- not a step's loss, say, whose history the step has used up
+  end
+  if #from == 0 or not core.is_grad_enabled() then return nil end
+  for _, place in ipairs(order) do
+    local x = symbols[place]
+    if x.requires_grad then wanted[#wanted + 1], slots[#slots + 1] = x, place end
+  end
+  local ys, dys = {}, {}
+  for k, i in ipairs(from) do ys[k] = outputs[i] end
+  local captured = core.captured(ys, wanted, since)
+  for _, t in ipairs(captured) do wanted[#wanted + 1] = t end
+  if #wanted == 0 then return nil end
+  local mark = graph:mark()
+  for k, y in ipairs(ys) do dys[k] = graph:input("dy" .. k, y.shape, y.dtype) end
+  local grads = table.pack(pcall(core.grad, ys, wanted, { grad_outputs = dys, cut = true, allow_unused = true }))
+  if not grads[1] then -- somewhere behind the results the function has used the history up itself
+    graph:cut(mark)
+    return nil
+  end
+  local reached = {}
+  for i = 1, #wanted do
+    if grads[i + 1] then
+      reached[#reached + 1] = i
+      graph:output("dx" .. i, grads[i + 1])
+    end
+  end
+  return { mark = mark, from = from, n_from = #outputs, args = slots, captured = captured, reached = reached, n = #wanted }
+end
+
+local function split(graph, d, passes)
+  local tail, n_saved = graph:split(d.mark)
+  d.plan, d.n_saved, d.constants = tail:plan(passes), n_saved, tail:captures()
+  return d
+end
+
+local function backward(ctx, ...)
+  if core.is_grad_enabled() then
+    fault.raise("backward", "second derivatives through a compiled function are not there; differentiate inside of it")
+  end
+  local d, dys = ctx.entry.gradients, table.pack(...)
+  local inputs = table.pack(ctx:saved())
+  for i = 1, dys.n do inputs[d.n_saved + i] = dys[i] end
+  local values, grads = table.pack(d.plan(table.unpack(inputs, 1, d.n_saved + dys.n))), {}
+  for k, i in ipairs(d.reached) do grads[i] = values[k] end
+  return table.unpack(grads, 1, d.n)
+end
+
+--- Makes the results of a call one node of the tape. The last n_saved of the values are for backward.
+local function remember(entry, args, values)
+  local d = entry.gradients
+  local inputs, at, needs, saved = {}, {}, {}, {}
+  for _, place in ipairs(d.args) do inputs[#inputs + 1] = args[place] end
+  for _, t in ipairs(d.captured) do inputs[#inputs + 1] = t end
+  for i = 1, d.n do at[i], needs[i] = i, true end
+  for i = 1, d.n_saved do saved[i] = values[d.n_from + i] end
+  for i, t in ipairs(d.constants) do saved[d.n_saved + i] = t end
+  local ctx = core.custom_context.new { entry = entry }
+  ctx:save(table.unpack(saved, 1, d.n_saved + #d.constants))
+  core.custom_context.note_versions(ctx)
+  core.record_custom({ backward = backward, ctx = ctx, n = d.n, at = at, needs = needs }, inputs, values, d.from)
+end
+
 --- Runs fn on symbols with recording on; whatever happens, recording is off afterwards and gradients are as they were.
 local function trace(self, args)
   local graph = core.graph()
   local symbols, order = stand_ins(graph, args)
+  local since = core.sequence()
   graph:trace_begin()
-  local results = table.pack(pcall(self.fn, table.unpack(symbols, 1, symbols.n)))
+  local shape, plain, outputs, gradients
+  local ok, err = pcall(function()
+    local results = table.pack(self.fn(table.unpack(symbols, 1, symbols.n)))
+    shape, plain, outputs = outputs_of(graph, results)
+    gradients = record_gradients(graph, outputs, symbols, order, since)
+  end)
   local leaves, grads = graph:trace_end()
-  if not results[1] then error(results[2], 0) end
-  results = table.pack(table.unpack(results, 2, results.n))
-  local shape, plain = outputs_of(graph, results)
-  local entry = { graph = graph, order = order, shape = shape, plain = plain, keep = {} }
+  if not ok then error(err, 0) end
+  local entry = { graph = graph, order = order, shape = shape, plain = plain and not gradients, keep = {} }
+  entry.gradients = gradients and split(graph, gradients, self.options.passes)
   if self.options.keep_grads then
     for i, leaf in ipairs(leaves) do
       if grads[i] then
@@ -97,6 +176,7 @@ local function run(entry, args)
   for i = 1, #order do picked[i] = args[order[i]] end
   if entry.plain then return entry.plan(table.unpack(picked)) end
   local values = table.pack(entry.plan(table.unpack(picked)))
+  if entry.gradients then remember(entry, args, values) end
   local results = {}
   for i = 1, entry.shape.n do results[i] = rebuild(entry.shape[i], values) end
   for i, leaf in ipairs(entry.keep) do leaf.grad = values[values.n - #entry.keep + i] end
