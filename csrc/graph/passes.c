@@ -26,7 +26,8 @@ static int32_t real(const pass *p, int32_t v) {
   return v;
 }
 
-static int32_t root_of(const pass *p, int32_t v) { return p->g->value[real(p, v)].root; }
+/* A view keeps the root it was recorded with, which may have been merged with another since. */
+static int32_t root_of(const pass *p, int32_t v) { return real(p, p->g->value[real(p, v)].root); }
 
 static void note_writes(pass *p, int32_t k) {
   const sc_graph_node *n = &p->g->node[k];

@@ -76,6 +76,9 @@ static sc_status make_headers(sc_plan *p) {
   return SC_OK;
 }
 
+/* The value whose memory v is, after merging. */
+static int32_t root_of(const sc_plan *p, int32_t v) { return p->view.same[p->g->value[p->view.same[v]].root]; }
+
 static sc_tensor *slot_of(const sc_plan *p, int32_t v) { return v < 0 ? NULL : p->slot[p->view.same[v]]; }
 
 /* ---- tile programs ---- */
@@ -158,7 +161,7 @@ typedef struct life { int32_t root, first, last; int64_t bytes, at; } life;
 
 static void touch(const sc_plan *p, life *lives, const int32_t *life_of, int32_t v, int step) {
   if (v < 0) return;
-  int32_t k = life_of[p->g->value[p->view.same[v]].root];
+  int32_t k = life_of[root_of(p, v)];
   if (k < 0) return;
   if (lives[k].first < 0) lives[k].first = step;
   if (step > lives[k].last) lives[k].last = step;
@@ -207,7 +210,7 @@ static void place(life *lives, int n, int64_t *total) {
 }
 
 static bool is_output_root(const sc_plan *p, int32_t root) {
-  for (size_t i = 0; i < p->g->n_outputs; i++) if (p->g->value[p->view.same[p->g->output[i].value]].root == root) return true;
+  for (size_t i = 0; i < p->g->n_outputs; i++) if (root_of(p, p->g->output[i].value) == root) return true;
   return false;
 }
 
@@ -251,8 +254,9 @@ static sc_status lay_out(sc_plan *p) {
   for (size_t v = 0; v < g->n_values && s == SC_OK; v++) {
     const sc_value *x = &g->value[v];
     if (!p->slot[v] || !x->view) continue;
-    sc_tensor *root = p->slot[x->root];
-    if (g->value[x->root].kind == SC_VALUE_CAPTURE) point(p, (int32_t)v, root->storage, root->data - 0);
+    int32_t r = root_of(p, (int32_t)v);
+    sc_tensor *root = p->slot[r];
+    if (g->value[r].kind == SC_VALUE_CAPTURE) point(p, (int32_t)v, root->storage, root->data);
     else if (root->storage) point(p, (int32_t)v, root->storage, root->data);
     else p->patch[p->n_patches++] = (int32_t)v;
   }
@@ -375,7 +379,7 @@ static sc_status begin(sc_plan *p, sc_tensor *const *in, sc_tensor **packed, sc_
     point(p, p->fresh[i], made[i]->storage, made[i]->data);
   }
   for (int i = 0; i < p->n_patches; i++) {
-    const sc_tensor *root = p->slot[g->value[p->patch[i]].root];
+    const sc_tensor *root = p->slot[root_of(p, p->patch[i])];
     point(p, p->patch[i], root->storage, root->data);
   }
   return SC_OK;

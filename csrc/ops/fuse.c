@@ -103,14 +103,18 @@ bool sc__fuse_op(sc_fuser *f, sc_isa isa, const sc_opinfo *op, const sc_attr *at
   if (!sc__pw_result(pw, promoted(in + from, pw->arity - from), &compute, &dtype)) return false;
   if (!can_fuse(pw, compute, in)) return false;
   uint8_t type = (uint8_t)sc__pw_ctype(pw, compute);
+  int rank = 2;
+  for (int i = 0; i < pw->arity; i++) if (in[i].rank < rank) rank = in[i].rank;
+  if (pw->id == SC_PW_pow && in[1].rank == 2 && in[1].source < SC_PROGRAM_INPUTS && (type == SC_C_F32 || type == SC_C_F64)) {
+    const sc_tensor *exponent = f->in[in[1].source];
+    pw = &sc__pw[sc__cheap_power(sc__load((sc_dtype)exponent->dtype, exponent->data).f)];
+  }
   sc_instr q = {.arity = pw->arity, .type = pw->rule == SC_PW_BOOL ? SC_C_BOOL : type, .fn = sc__pw_kernel(isa, pw->id, (sc_ctype)type)};
   for (int i = 0; i < op->n_attr; i++) q.p[i] = sc__attr_scalar(&attr[i]);
   if (pw->flags & SC_PW_NO_ZERO && type != SC_C_F32 && type != SC_C_F64) return false;   /* it has to look for zeros first */
   if (sc__category(dtype) == SC_CAT_INT && sc_dtype_size(dtype) < 8) return false;   /* it would not wrap between ops */
   for (int i = 0; i < pw->arity && pw->flags & SC_PW_COMPARE; i++) if (!holds_number(f, &in[i], type)) return false;
-  int rank = 2;
   for (int i = 0; i < pw->arity; i++) {
-    if (in[i].rank < rank) rank = in[i].rank;
     if (!converted(f, in[i].source, i < from ? SC_C_BOOL : type, &q.src[i])) return false;
   }
   out->dtype = dtype;

@@ -21,6 +21,8 @@ bool sc__fuse_number(sc_fuser *f, double v, sc_operand *out);
 bool sc__fuse_op(sc_fuser *f, sc_isa isa, const sc_opinfo *op, const sc_attr *attr, const sc_operand *in, sc_operand *out);
 /* Numbers the operands; the program's result is `last`'s, which must be the newest op. */
 void sc__fuse_end(sc_fuser *f);
+/* The row that computes x to that power: SC_PW_pow, or a cheaper one of x alone. */
+int sc__cheap_power(double exponent);
 /* An attribute as kernels read it. */
 sc_scalar sc__attr_scalar(const sc_attr *a);
 

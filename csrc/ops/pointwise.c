@@ -125,11 +125,13 @@ static void make_number(sc_tensor *t, double *at) {
   t->data = (char *)at;
 }
 
-/* Powers that are a cheaper op. */
+int sc__cheap_power(double exponent) {
+  return exponent == 2 ? SC_PW_square : exponent == 0.5 ? SC_PW_sqrt : exponent == -1 ? SC_PW_reciprocal : exponent == -0.5 ? SC_PW_rsqrt : SC_PW_pow;
+}
+
 static int cheap_power(const sc_call *c, sc_ctype type) {
   if (!is_number(c->in[1]) || (type != SC_C_F32 && type != SC_C_F64)) return SC_PW_pow;
-  double e = sc__load((sc_dtype)c->in[1]->dtype, c->in[1]->data).f;
-  return e == 2 ? SC_PW_square : e == 0.5 ? SC_PW_sqrt : e == -1 ? SC_PW_reciprocal : e == -0.5 ? SC_PW_rsqrt : SC_PW_pow;
+  return sc__cheap_power(sc__load((sc_dtype)c->in[1]->dtype, c->in[1]->data).f);
 }
 
 sc_status sc__pw_run(sc_call *c) {

@@ -1,0 +1,44 @@
+--- Random programs run line by line and compiled: as many as SCONCE_PROGRAMS says, a few hundred otherwise; SCONCE_SEED is the first.
+local sc = require "sconce"
+local programs = require "spec.support.programs"
+
+--- Ways to run a program, besides calling it. The plain executor comes from the compiled function's own graph.
+local WAYS = {
+  { "compiled", function(fn) return sc.compile(fn) end },
+  { "without passes", function(fn) return sc.compile(fn, { passes = 0 }) end },
+  { "only common subexpressions", function(fn) return sc.compile(fn, { passes = 1 }) end },
+  { "only dead nodes", function(fn) return sc.compile(fn, { passes = 2 }) end },
+  { "only fusion", function(fn) return sc.compile(fn, { passes = 4 }) end },
+}
+
+local function difference(p, way)
+  local ok, want, labels = pcall(programs.run, p, function(fn) return fn end)
+  if not ok then return nil end -- shrinking made something that does not run at all
+  local fine, got = pcall(programs.run, p, way[2])
+  if not fine then return "raises " .. tostring(got) end
+  for i = 1, #want do
+    if got[i] ~= want[i] then return labels[i] .. " differs" end
+  end
+end
+
+local function check(seed)
+  local p = programs.grow(seed, 5 + seed * 7 % 56)
+  for _, way in ipairs(WAYS) do
+    local what = difference(p, way)
+    if what then
+      local small = programs.shrink(p, function(q) return difference(q, way) ~= nil end)
+      error(string.format("program %d, %s: %s\n%s", seed, way[1], difference(small, way), programs.text(small)), 0)
+    end
+  end
+end
+
+describe("random programs", function()
+  it("give the same bits run line by line and compiled, whatever passes are on", function()
+    local first = tonumber(os.getenv("SCONCE_SEED") or 1)
+    for seed = first, first + tonumber(os.getenv("SCONCE_PROGRAMS") or 200) - 1 do check(seed) end
+  end)
+
+  it("do so by the thousands #slow", function()
+    for seed = 100001, 110000 do check(seed) end
+  end)
+end)
