@@ -13,6 +13,7 @@ typedef struct pass {
   const sc_graph *g;
   sc_view_of_graph *v;
   int32_t *last_write;           /* [n_values], by root: the newest node so far that wrote to it; -1 */
+  int32_t *alias;                /* [n_values]: of captured tensors that share memory the first one; else itself */
   int32_t *uses;                 /* [n_values]: live reads, outputs counted once more than a fusion allows */
   int32_t *table;                /* hash of nodes */
   size_t table_size;
@@ -27,12 +28,26 @@ static int32_t real(const pass *p, int32_t v) {
 }
 
 /* A view keeps the root it was recorded with, which may have been merged with another since. */
-static int32_t root_of(const pass *p, int32_t v) { return real(p, p->g->value[real(p, v)].root); }
+static int32_t root_of(const pass *p, int32_t v) { return p->alias[real(p, p->g->value[real(p, v)].root)]; }
 
 static void note_writes(pass *p, int32_t k) {
   const sc_graph_node *n = &p->g->node[k];
   for (int i = 0; i < n->n_in; i++)
     if (n->in[i] >= 0 && ((n->inplace && i == 0) || (i < 32 && n->op->def->writes >> i & 1))) p->last_write[root_of(p, n->in[i])] = k;
+}
+
+/* Captured tensors may look into one memory. Numbers of the script, of which there are many, do not. */
+static void find_aliases(pass *p) {
+  const sc_graph *g = p->g;
+  for (size_t v = 0; v < g->n_values; v++) {
+    p->alias[v] = (int32_t)v;
+    const sc_tensor *t = g->value[v].captured;
+    if (!t || t->flags & SC_T_WRAPPED) continue;
+    for (size_t k = 0; k < v; k++) {
+      const sc_tensor *e = g->value[k].captured;
+      if (e && e->storage == t->storage) { p->alias[v] = (int32_t)k; break; }
+    }
+  }
 }
 
 /* ---- common subexpressions ---- */
@@ -70,7 +85,7 @@ static size_t node_hash(pass *p, const sc_graph_node *n) {
 
 /* A result that somebody writes to later must stay a memory of its own. */
 static bool written_anywhere(const pass *p, const sc_graph_node *n, const bool *written) {
-  for (int i = 0; i < n->n_out; i++) if (written[p->g->value[n->out[i]].root]) return true;
+  for (int i = 0; i < n->n_out; i++) if (written[root_of(p, n->out[i])]) return true;
   return false;
 }
 
@@ -172,17 +187,18 @@ sc_status sc__passes_run(const sc_graph *g, unsigned passes, sc_view_of_graph *o
   while (table < 2 * n) table *= 2;
   *out = (sc_view_of_graph){g, sc__alloc_zero(ctx, n), sc__alloc(ctx, m * 4), sc__alloc(ctx, n * 4)};
   pass p = {.ctx = ctx, .g = g, .v = out, .table_size = table};
-  size_t bytes = (2 * m + table) * 4 + m;
+  size_t bytes = (3 * m + table) * 4 + m;
   int32_t *room = sc__alloc_zero(ctx, bytes);
   if (!out->dead || !out->same || !out->group || !room) {
     sc__release(ctx, room, bytes);
     sc__passes_free(ctx, out);
     return sc__no_memory(ctx, bytes);
   }
-  p.last_write = room; p.uses = room + m; p.table = room + 2 * m;
-  bool *written = (bool *)(room + 2 * m + table);
+  p.last_write = room; p.uses = room + m; p.alias = room + 2 * m; p.table = room + 3 * m;
+  bool *written = (bool *)(room + 3 * m + table);
   for (size_t v = 0; v < m; v++) { out->same[v] = (int32_t)v; p.last_write[v] = -1; }
   for (size_t k = 0; k < n; k++) out->group[k] = -1;
+  find_aliases(&p);
   for (size_t k = 0; k < g->n_nodes; k++) note_writes(&p, (int32_t)k);
   for (size_t v = 0; v < g->n_values; v++) { written[v] = p.last_write[v] >= 0; p.last_write[v] = -1; }
   if (passes & SC_PASS_CSE) merge_common(&p, written);

@@ -37,6 +37,7 @@ void sc__plan_release(sc_plan *p) {
   sc__release(ctx, p->slot, (p->n_values + 1) * sizeof *p->slot);
   sc__release(ctx, p->patch, (p->n_values + 1) * sizeof *p->patch);
   sc__release(ctx, p->fresh, (p->n_values + 1) * sizeof *p->fresh);
+  sc__release(ctx, p->guard, (p->n_values + 1) * sizeof *p->guard);
   sc_tensor_release(p->arena);
   sc__passes_free(ctx, &p->view);
   sc_graph_release(p->g);
@@ -264,16 +265,39 @@ static sc_status lay_out(sc_plan *p) {
   return s;
 }
 
+/* Passes took inputs and captures for different memory, which matters once either is written to. */
+static void find_guards(sc_plan *p) {
+  const sc_graph *g = p->g;
+  bool input_written = false;
+  for (int pass = 0; pass < 2; pass++)
+    for (int s = 0; s < p->n_steps; s++) {
+      const sc_graph_node *n = &g->node[p->step[s].node];
+      for (int i = 0; i < n->n_in; i++) {
+        if (n->in[i] < 0) continue;
+        const sc_value *root = &g->value[root_of(p, n->in[i])];
+        bool written = (n->inplace && i == 0) || (i < 32 && n->op->def->writes >> i & 1);
+        if (pass == 0 && written && root->kind == SC_VALUE_INPUT) input_written = true;
+        if (pass == 0 || !root->captured || !(written || input_written) || root->captured->flags & SC_T_WRAPPED) continue;
+        int k = 0;
+        while (k < p->n_guards && p->guard[k] != root->captured->storage) k++;
+        p->guard[k] = root->captured->storage;
+        if (k == p->n_guards) p->n_guards++;
+      }
+    }
+}
+
 static sc_status build(sc_plan *p, unsigned passes) {
   size_t n = p->n_values + 1;
   SC_TRY(sc__passes_run(p->g, passes, &p->view));
   p->slot = sc__alloc_zero(p->ctx, n * sizeof *p->slot);
   p->patch = sc__alloc_zero(p->ctx, n * sizeof *p->patch);
   p->fresh = sc__alloc_zero(p->ctx, n * sizeof *p->fresh);
-  if (!p->slot || !p->patch || !p->fresh) return sc__no_memory(p->ctx, n * sizeof *p->slot);
+  p->guard = sc__alloc_zero(p->ctx, n * sizeof *p->guard);
+  if (!p->slot || !p->patch || !p->fresh || !p->guard) return sc__no_memory(p->ctx, n * sizeof *p->slot);
   SC_TRY(make_headers(p));
   SC_TRY(make_steps(p));
   SC_TRY(lay_out(p));
+  find_guards(p);
   for (int i = 0; i < p->n_steps; i++) {              /* places for in-place results computed apart */
     sc__step *s = &p->step[i];
     if (s->target) {
@@ -345,6 +369,9 @@ static sc_status check_input(sc_plan *p, size_t i, const sc_tensor *t) {
   const sc_value *v = &p->g->value[p->g->input[i]];
   char want[200], got[200];
   if (!t->storage) return sc__fail(p->ctx, SC_EINVAL, "graph: input %s is symbolic", v->name);
+  for (int k = 0; k < p->n_guards; k++)
+    if (p->guard[k] == t->storage)
+      return sc__fail(p->ctx, SC_EINVAL, "graph: input %s shares memory with a tensor that was captured, and one of them is written to", v->name);
   if (t->dtype == v->dtype && t->ndim == v->ndim && memcmp(t->dim, v->dim, (size_t)v->ndim * 8) == 0) return SC_OK;
   return sc__fail(p->ctx, SC_EINVAL, "graph: input %s: expected %s of shape %s, got %s of shape %s", v->name, sc_dtype_name((sc_dtype)v->dtype),
                   sc__shape_text(v->ndim, v->dim, want, sizeof want), sc_dtype_name((sc_dtype)t->dtype),

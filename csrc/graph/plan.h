@@ -29,7 +29,8 @@ struct sc_plan {
   size_t arena_bytes;
   int32_t *patch;                /* views of inputs and of outputs: pointed at their memory when a run begins */
   int32_t *fresh;                /* roots of outputs: new memory each run */
-  int n_patches, n_fresh;
+  int n_patches, n_fresh, n_guards;
+  const sc_storage **guard;      /* captured memory that no input may share, because one of them is written to */
 };
 
 #endif

@@ -24,6 +24,13 @@ static void put_tensor(text *t, const sc_tensor *x) {
   put(t, x->dim, (size_t)x->ndim * 8);
 }
 
+/* Where x lies in its memory: two arguments that share it are recorded as views of it. */
+static void put_place(text *t, const sc_tensor *x) {
+  int64_t at[2] = {x->data - (char *)x->storage->data, (int64_t)x->storage->bytes};
+  put(t, at, sizeof at);
+  put(t, sc__stride(x), (size_t)x->ndim * 8);
+}
+
 /* core.signature(…) -> string. Tensors by dtype, sizes and which of them share memory; other values by value. */
 static int signature(lua_State *L) {
   binding *b = sc__binding(L);
@@ -45,6 +52,9 @@ static int signature(lua_State *L) {
         if (!y || y->storage != x->storage) continue;
         uint8_t alias[2] = {(uint8_t)k, y == x};
         put(&t, alias, 2);
+        if (y == x) break;
+        put_place(&t, x);
+        put_place(&t, y);
         break;
       }
     } else if (type == LUA_TNUMBER) {
@@ -176,8 +186,35 @@ static int fingerprint(lua_State *L) {
   return 1;
 }
 
+/* core.memory(t) -> an identity of its memory, elements before t's first one, elements in all */
+static int memory(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc_tensor *t = sc__check_tensor(L, b, 1, "memory");
+  if (!t->storage) return 0;
+  lua_Integer z = (lua_Integer)sc_dtype_size((sc_dtype)t->dtype);
+  lua_pushlightuserdata(L, t->storage);
+  lua_pushinteger(L, (t->data - (char *)t->storage->data) / z);
+  lua_pushinteger(L, (lua_Integer)t->storage->bytes / z);
+  return 3;
+}
+
+/* core.whole_memory(t) -> a tensor of one dimension over all of t's memory */
+static int whole_memory(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc_tensor *t = sc__check_tensor(L, b, 1, "memory"), *all;
+  int64_t z = (int64_t)sc_dtype_size((sc_dtype)t->dtype);
+  sc_meta m;
+  sc__meta_set(&m, (sc_dtype)t->dtype, 1, (int64_t[]){(int64_t)t->storage->bytes / z});
+  m.stride[0] = 1;
+  m.offset = -(t->data - (char *)t->storage->data) / z;
+  sc__check(L, b, sc__tensor_view(t, &m, &all));
+  sc__push_tensor(L, b, all);
+  return 1;
+}
+
 void sc__open_signature(lua_State *L, binding *b) {
   (void)b;
-  const luaL_Reg FUNCTIONS[] = {{"signature", signature}, {"fingerprint", fingerprint}, {NULL, NULL}};
+  const luaL_Reg FUNCTIONS[] = {{"signature", signature}, {"fingerprint", fingerprint}, {"memory", memory}, {"whole_memory", whole_memory}, {NULL, NULL}};
   luaL_setfuncs(L, FUNCTIONS, 0);
 }

@@ -13,22 +13,45 @@ Compiled.__index = Compiled
 
 local compile = { config = { run_eagerly = false } }
 
---- Symbolic stand-ins for the tensors among the arguments; a tensor given twice gets one.
-local function stand_ins(graph, args)
-  local symbols, order, known = { n = args.n }, {}, {}
+--- Which tensors among the arguments share memory, by its identity: those are recorded as views of an input that is all of it.
+local function shared_memory(args)
+  local first, shared = {}, {}
   for i = 1, args.n do
     local a = args[i]
     if core.is_tensor(a) then
-      local at = known[a]
-      if not at then
-        at = #order + 1
-        known[a] = at
-        order[at] = i
-        local s = graph:input("arg" .. i, a.shape, a.dtype)
-        if a.requires_grad then s.requires_grad = true end
-        known[at] = s
+      local id = core.memory(a)
+      if first[id] == nil then first[id] = a end
+      local f = first[id]
+      if f and f ~= a then shared[id] = true end
+      if a.requires_grad or f and f.dtype ~= a.dtype then first[id], shared[id] = false, nil end
+    end
+  end
+  return shared
+end
+
+--- Symbolic stand-ins for the tensors among the arguments; a tensor given twice gets one. `order` says which argument an input is
+--- fed with: its number, negative for all of its memory.
+local function stand_ins(graph, args)
+  local symbols, order, known, whole = { n = args.n }, {}, {}, {}
+  local shared = shared_memory(args)
+  for i = 1, args.n do
+    local a = args[i]
+    if core.is_tensor(a) then
+      if not known[a] then
+        local id, offset, size = core.memory(a)
+        if shared[id] and not whole[id] then
+          whole[id] = graph:input("memory" .. i, { size }, a.dtype)
+          order[#order + 1] = -i
+        end
+        if shared[id] then
+          known[a] = whole[id]:as_strided(a.shape, a:stride(), offset)
+        else
+          known[a] = graph:input("arg" .. i, a.shape, a.dtype)
+          order[#order + 1] = i
+          if a.requires_grad then known[a].requires_grad = true end
+        end
       end
-      symbols[i] = known[at]
+      symbols[i] = known[a]
     else
       symbols[i] = a
     end
@@ -173,7 +196,10 @@ end
 
 local function run(entry, args)
   local order, picked = entry.order, {}
-  for i = 1, #order do picked[i] = args[order[i]] end
+  for i = 1, #order do
+    local at = order[i]
+    picked[i] = at > 0 and args[at] or core.whole_memory(args[-at])
+  end
   if entry.plain then return entry.plan(table.unpack(picked)) end
   local values = table.pack(entry.plan(table.unpack(picked)))
   if entry.gradients then remember(entry, args, values) end

@@ -193,7 +193,7 @@ function programs.grow(seed, n)
       local ok, t = pcall(load((line:gsub("^local ([%w_]+) = (.*)$", "%1 = %2; return %1")), "=program", "t", p.env))
       for n, tensor in pairs(p.env) do -- a history would stay on what outlives the call
         if n:find("^[as]%d") and tensor.requires_grad then
-          tensor:detach_()
+          if not pcall(tensor.detach_, tensor) then tries = math.huge end -- a view: no further steps
           ok = false
         end
       end
