@@ -109,6 +109,7 @@ void sc__open_images(lua_State *L, binding *b);
 void sc__open_index(lua_State *L, binding *b);
 void sc__open_random(lua_State *L, binding *b);
 void sc__open_formats(lua_State *L, binding *b);
+void sc__open_onnx(lua_State *L, binding *b);
 /* x[key], x[key] = value for keys that are not names */
 int sc__get_index(lua_State *L, binding *b);
 int sc__set_index(lua_State *L, binding *b);

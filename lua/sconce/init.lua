@@ -34,6 +34,8 @@ function sc.graph() return require("sconce.graph").new() end
 
 --- A function traced into a static graph; see lua/sconce/compile.lua.
 function sc.compile(fn, options) return require("sconce.compile").compile(fn, options) end
+--- An ONNX model as something to call; see lua/sconce/onnx/.
+function sc.load_graph(path, options) return require("sconce.onnx").load(path, options) end
 function sc.constant(t) return require("sconce.compile").constant(t) end
 sc.config = setmetatable({}, { __index = function(_, k) return require("sconce.compile").config[k] end,
   __newindex = function(_, k, v) require("sconce.compile").config[k] = v end })
