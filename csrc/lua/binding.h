@@ -40,6 +40,7 @@ typedef struct binding {
   script_pin *pin;
   size_t n_pins, room_pins;
   bool unpinned;                   /* some have a count of 0 */
+  unsigned steps;                  /* of the collector, taken for tensors */
   double owed, live_after;         /* bytes of tensors made that the collector has not worked for; alive when its last cycle ended */
 } binding;
 

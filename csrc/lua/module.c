@@ -90,7 +90,9 @@ int sc__raise_text(lua_State *L, binding *b, const char *format, ...) {
 ** `room` bytes of tensors made. Room is what the last cycle found alive, so memory stays within a small multiple of that and a large
 ** model does not make small steps pay for full cycles; or a part of Lua's heap, because a cycle costs as much as that is large. At
 ** least 1 MB while tensors are small, so that blocks come back while they are still in the cache (chains of small ops run twice as
-** fast as with 8 MB), and up to 8 MB when they are large. Steps of size 0 make progress whatever pause the script has set, and are minor collections in generational mode.
+** fast as with 8 MB), and up to 8 MB when they are large. Steps of size 0 make progress whatever pause the script has set,
+** and are minor collections in generational mode; a major one comes only with debt, so now and then a step
+** brings a quarter of the heap of it.
 ** Never when the script has stopped the collector. */
 enum { LOOK_EVERY = 128 * 1024 };
 
@@ -106,7 +108,7 @@ static void pay(lua_State *L, binding *b) {
   int n = late ? (int)steps : (int)(b->owed / each);
   b->owed = late ? 0 : b->owed - n * each;
   for (int i = 0; i < n; i++)
-    if (lua_gc(L, LUA_GCSTEP, 0) == 1) b->live_after = (double)atomic_load(&b->ctx->live_bytes);
+    if (lua_gc(L, LUA_GCSTEP, ++b->steps % 32 ? 0 : (int)(heap / 4096) + 1) == 1) b->live_after = (double)atomic_load(&b->ctx->live_bytes);
 }
 
 void sc__come_in(lua_State *L, binding *b) {
