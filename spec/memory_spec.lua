@@ -135,4 +135,13 @@ describe("tensor memory", function()
     assert.is_true(ok)
     assert.equal(1000.0, sum)
   end)
+
+  it("refuses any size that the machine cannot have, also after an error", function()
+    pcall(sc.zeros, 1 << 40, 1 << 40) -- leaves a message in the context
+    for k = 41, 61 do
+      local ok, err = pcall(sc.empty, { 1 << k }, { dtype = "uint8" })
+      if k >= 48 then assert.is_false(ok) end -- more than an address space
+      assert.is_true(ok or err:find(k < 61 and "not enough memory" or "too large") ~= nil, err)
+    end
+  end)
 end)

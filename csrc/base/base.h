@@ -40,7 +40,7 @@ void sc__philox(uint64_t seed, uint64_t counter, uint32_t out[4]);
 uint64_t sc__generator_take(sc_generator *g, uint64_t n);
 
 /* ---- memory pool (private parts of the context) ---- */
-#define SC_BINS 256
+#define SC_BINS (17 + (62 - 10) * 8)   /* one per class of sizes up to 2^62 bytes, beyond which nothing is asked for */
 typedef struct sc_block sc_block;
 typedef struct sc_interned sc_interned;
 typedef struct sc_workers sc_workers;
