@@ -154,7 +154,7 @@ SC_API void sc_set_file_loader(sc_context *ctx, const sc_file_loader *loader);  
 /* ---- ops ---- */
 
 typedef enum sc_attr_kind { SC_ATTR_NONE, SC_ATTR_INT, SC_ATTR_FLOAT, SC_ATTR_BOOL, SC_ATTR_STRING, SC_ATTR_DTYPE, SC_ATTR_INTS,
-                            SC_ATTR_FLOATS, SC_ATTR_GENERATOR } sc_attr_kind;
+                            SC_ATTR_FLOATS, SC_ATTR_GENERATOR, SC_ATTR_GRAPH /* internal */ } sc_attr_kind;
 typedef struct sc_attr {
   sc_attr_kind kind;
   int32_t n;                   /* length of v and fv */

@@ -1,6 +1,7 @@
 /* Recording: inputs, outputs, and the context's `trace` service, which turns an emitted call into a node. */
-#include "graph.h"
+#include "control.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static sc_status more(sc_context *ctx, void *list, size_t *room, size_t n, size_t item) {
@@ -28,6 +29,23 @@ sc_status sc_graph_new(sc_context *ctx, sc_graph **out) {
 
 sc_graph *sc__graph_retain(sc_graph *g) { g->refs++; return g; }
 
+/* The graphs that a node runs are counted. */
+static sc_control *control_of(const sc_attr *attr, int n) {
+  for (int i = 0; i < n; i++) if (attr[i].kind == SC_ATTR_GRAPH) return attr[i].p;
+  return NULL;
+}
+
+bool sc__node_random(const sc_graph_node *n) {
+  const sc_control *p = control_of(n->attr, n->op->n_attr);
+  return n->op->flags & SC_OP_RANDOM || (p && p->random);
+}
+
+void sc__node_free(sc_context *ctx, sc_graph_node *n) {
+  if (n->attr) sc__control_release(control_of(n->attr, n->op->n_attr));
+  sc__release(ctx, n->in, (size_t)(n->n_in + n->n_out) * sizeof(int32_t));
+  sc__release(ctx, n->attr, n->attr_bytes);
+}
+
 void sc_graph_release(sc_graph *g) {
   if (!g || --g->refs > 0) return;
   sc_context *ctx = g->ctx;
@@ -36,10 +54,7 @@ void sc_graph_release(sc_graph *g) {
     sc_tensor_release(g->value[i].captured);
     sc__release(ctx, g->value[i].dim, (size_t)g->value[i].ndim * 16);
   }
-  for (size_t i = 0; i < g->n_nodes; i++) {
-    sc__release(ctx, g->node[i].in, (size_t)(g->node[i].n_in + g->node[i].n_out) * sizeof(int32_t));
-    sc__release(ctx, g->node[i].attr, g->node[i].attr_bytes);
-  }
+  for (size_t i = 0; i < g->n_nodes; i++) sc__node_free(ctx, &g->node[i]);
   for (size_t i = 0; i < g->n_changes; i++) { sc_tensor_release(g->change[i].leaf); sc_tensor_release(g->change[i].before); }
   sc__release(ctx, g->change, g->room_changes * sizeof *g->change);
   sc__release(ctx, g->value, g->room_values * sizeof *g->value);
@@ -91,9 +106,28 @@ sc_status sc_graph_input(sc_graph *g, const char *name, sc_dtype dtype, int ndim
   return SC_OK;
 }
 
+/* In a branch or body: a tensor from outside becomes an input, laid out as it is. Numbers of the script are captured as ever. */
+static sc_status from_outside(sc_graph *g, sc_tensor *t, int32_t *out) {
+  for (size_t i = 0; i < g->n_inputs; i++) {
+    const sc_tensor *x = g->value[g->input[i]].captured;
+    if (x && (x == t || (t->graph && x->graph == t->graph && x->value == t->value))) { *out = g->input[i]; return SC_OK; }
+  }
+  char name[24];
+  snprintf(name, sizeof name, "outer%d", (int)g->n_inputs + 1);
+  const char *text = sc__intern(g->ctx, name);
+  if (!text) return sc__no_memory(g->ctx, 64);
+  SC_TRY(more(g->ctx, &g->input, &g->room_inputs, g->n_inputs, sizeof *g->input));
+  SC_TRY(add_value(g, SC_VALUE_INPUT, (sc_dtype)t->dtype, t->ndim, t->dim, sc__stride(t), out));
+  g->value[*out].name = text;
+  g->value[*out].captured = sc_tensor_retain(t);
+  g->input[g->n_inputs++] = *out;
+  return SC_OK;
+}
+
 /* The value a tensor stands for in g; a tensor with data is captured. */
 static sc_status value_of(sc_graph *g, sc_tensor *t, int32_t *out) {
   if (t->graph == g) { *out = t->value; return SC_OK; }
+  if (g->part && !(t->flags & SC_T_WRAPPED)) return from_outside(g, t, out);
   if (t->graph) return sc__fail(g->ctx, SC_EINVAL, "graph: a tensor of another graph is used");
   for (size_t i = g->n_values; i-- > 0; )
     if (g->value[i].captured == t) { *out = (int32_t)i; return SC_OK; }
@@ -161,6 +195,8 @@ static sc_status trace(sc_call *c) {
     return s;
   }
   g->node[g->n_nodes++] = n;
+  sc_control *p = control_of(n.attr, c->op->n_attr);
+  if (p) sc__control_retain(p);
   return SC_OK;
 }
 
@@ -197,6 +233,46 @@ void sc__trace_restore(sc_graph *g) {
 void sc__trace_end(sc_graph *g) {
   if (g->ctx->tracing == g) g->ctx->tracing = NULL;
   sc__trace_restore(g);
+}
+
+/* ---- branches and bodies ---- */
+
+void sc__part_begin(sc_graph *g) {
+  g->part = true;
+  g->was_tracing = g->ctx->tracing;
+  g->was_building = g->ctx->building;
+  g->ctx->tracing = g;
+}
+
+static sc_status check_part(sc_graph *g) {
+  if (g->n_changes)
+    return sc__fail(g->ctx, SC_EINVAL, "a branch or body of a graph cannot leave gradients in tensors; use sc.grad there");
+  for (size_t k = 0; k < g->n_nodes; k++) {
+    const sc_graph_node *n = &g->node[k];
+    for (int i = 0; i < n->n_in; i++) {
+      bool written = (n->inplace && i == 0) || (i < 32 && n->op->def->writes >> i & 1);
+      if (!written || n->in[i] < 0 || g->value[g->value[n->in[i]].root].kind == SC_VALUE_RESULT) continue;
+      return sc__fail(g->ctx, SC_EINVAL, "%s at %s:%d changes a tensor in-place that a branch or body of a graph got from outside; clone it first",
+                      n->op->name, n->where.file ? n->where.file : "?", n->where.line);
+    }
+  }
+  return SC_OK;
+}
+
+sc_status sc__part_end(sc_graph *g, sc_tensor **outer, int *n_outer) {
+  sc_context *ctx = g->ctx;
+  if (ctx->tracing == g) ctx->tracing = g->was_tracing;
+  ctx->building = g->was_building;
+  g->part = false;
+  *n_outer = 0;
+  for (size_t i = 0; i < g->n_inputs; i++) {
+    sc_value *v = &g->value[g->input[i]];
+    if (v->captured) outer[(*n_outer)++] = v->captured;
+    v->captured = NULL;
+  }
+  sc_status s = check_part(g);
+  sc__trace_restore(g);
+  return s;
 }
 
 static void untrace(sc_tensor *t) { sc_graph_release(t->graph); }

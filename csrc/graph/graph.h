@@ -48,6 +48,8 @@ struct sc_graph {
   int32_t *input;
   sc__grad_change *change;
   size_t n_values, room_values, n_nodes, room_nodes, n_outputs, room_outputs, n_inputs, room_inputs, n_changes, room_changes;
+  bool part;                     /* a branch or body being recorded: tensors from outside become inputs, their `captured` is what they are */
+  struct sc_graph *was_tracing, *was_building;         /* of such: what they were before */
 };
 
 sc_graph *sc__graph_retain(sc_graph *g);
@@ -57,6 +59,16 @@ sc_status sc__trace_begin(sc_graph *g);
 /* Gives every leaf whose gradient changed during the trace the gradient it had, and forgets about it. */
 void sc__trace_restore(sc_graph *g);
 void sc__trace_end(sc_graph *g);
+
+/* ---- branches and bodies: recorded while another graph is ---- */
+/* From begin to end every op goes into g. Tensors from outside become inputs of g, after those declared in between. */
+void sc__part_begin(sc_graph *g);
+/* outer: new, room for n_inputs of g; the tensors from outside, in the order of the inputs after the first `formals`. Fails when
+** g writes to a tensor from outside, or leaves a gradient in one. */
+sc_status sc__part_end(sc_graph *g, sc_tensor **outer, int *n_outer);
+
+bool sc__node_random(const sc_graph_node *n);           /* draws random numbers, itself or in a graph that it runs */
+void sc__node_free(sc_context *ctx, sc_graph_node *n);
 
 /* ---- sizes that are not known yet ---- */
 enum { SC_SYMBOLS = 10 };
@@ -68,7 +80,8 @@ int64_t sc__sizes_apply(const sc_sizes *z, int64_t v);
 sc_status sc__graph_instantiate(const sc_graph *g, const sc_sizes *sizes, const int32_t *fetch, int n_fetch, sc_graph **out);
 
 /* A graph being emitted again into the one that is traced. now: [n_values] what a value has become there. */
-typedef struct sc__instance { const sc_graph *from; const sc_sizes *sizes; sc_tensor **now; } sc__instance;
+typedef struct sc__instance { const sc_graph *from; const sc_sizes *sizes; sc_tensor **now; struct sc_control *controls; } sc__instance;
+void sc__instance_end(sc__instance *s);
 sc_status sc__graph_again(sc__instance *s, const sc_graph_node *n);
 
 /* ---- splitting (split.c) ---- */

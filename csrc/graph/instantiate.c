@@ -6,7 +6,7 @@
 **
 ** A number v is read as (whole multiple of one stand-in, itself read the same way) + (a constant of at most 64 either way): exact
 ** multiples first. Numbers of the script may also be the reciprocal of such a number, as in a mean. */
-#include "graph.h"
+#include "control.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -56,12 +56,40 @@ static double apply_number(const sc_sizes *z, double f) {
 
 typedef sc__instance instance;
 
-static sc_status attributes(const instance *s, const sc_graph_node *n, sc_attr **out, size_t *bytes) {
+void sc__instance_end(instance *s) {
+  while (s->controls) {
+    sc_control *p = s->controls;
+    s->controls = p->next;
+    sc__control_release(p->now);
+    p->now = p->next = NULL;
+  }
+}
+
+/* A branch or loop for these sizes: made once, for the node and for those that look at its results. */
+static sc_status control(instance *s, sc_attr *a) {
+  sc_control *p = a->p, like = *p;
+  sc_graph *graph[2] = {NULL, NULL};
+  if (!p->now) {
+    sc_status st = SC_OK;
+    like.rounds = sc__sizes_apply(s->sizes, p->rounds);
+    for (int i = 0; i < p->n_graphs && st == SC_OK; i++) st = sc__graph_instantiate(p->graph[i], s->sizes, NULL, 0, &graph[i]);
+    if (st == SC_OK) st = sc__control_new(p->ctx, &like, graph, &p->now);
+    for (int i = 0; i < p->n_graphs; i++) sc_graph_release(graph[i]);
+    SC_TRY(st);
+    p->next = s->controls;
+    s->controls = p;
+  }
+  a->p = p->now;
+  return SC_OK;
+}
+
+static sc_status attributes(instance *s, const sc_graph_node *n, sc_attr **out, size_t *bytes) {
   *bytes = 0;
   *out = sc__attrs_copy(s->from->ctx, n->attr, n->op->n_attr, bytes);
   if (n->op->n_attr && !*out) return sc__no_memory(s->from->ctx, *bytes);
   for (int i = 0; i < n->op->n_attr; i++) {
     sc_attr *a = &(*out)[i];
+    if (a->kind == SC_ATTR_GRAPH && s->sizes->n) SC_TRY(control(s, a));
     if (a->kind == SC_ATTR_INT) a->i = sc__sizes_apply(s->sizes, a->i);
     if (a->kind == SC_ATTR_FLOAT) a->f = apply_number(s->sizes, a->f);
     if (a->kind == SC_ATTR_INTS) for (int k = 0; k < a->n; k++) ((int64_t *)a->v)[k] = sc__sizes_apply(s->sizes, a->v[k]);
@@ -133,8 +161,8 @@ static sc_status outputs(instance *s, sc_graph *to, const int32_t *fetch, int n)
 
 sc_status sc__graph_instantiate(const sc_graph *g, const sc_sizes *sizes, const int32_t *fetch, int n_fetch, sc_graph **out) {
   sc_context *ctx = g->ctx;
-  instance s = {g, sizes, sc__alloc_zero(ctx, (g->n_values + 1) * sizeof *s.now)};
-  sc_graph *to = NULL, *was = ctx->tracing;
+  instance s = {.from = g, .sizes = sizes, .now = sc__alloc_zero(ctx, (g->n_values + 1) * sizeof *s.now)};
+  sc_graph *to = NULL, *was = ctx->tracing, *building = ctx->building;
   if (!s.now) return sc__no_memory(ctx, g->n_values * sizeof *s.now);
   sc_status st = sc_graph_new(ctx, &to);
   bool grad = ctx->grad_enabled;
@@ -143,7 +171,9 @@ sc_status sc__graph_instantiate(const sc_graph *g, const sc_sizes *sizes, const 
   if (st == SC_OK) st = rebuild(&s, to);
   if (st == SC_OK) st = outputs(&s, to, fetch, n_fetch);
   ctx->tracing = was;
+  ctx->building = building;
   ctx->grad_enabled = grad;
+  sc__instance_end(&s);
   for (size_t v = 0; v < g->n_values; v++) sc_tensor_release(s.now[v]);
   sc__release(ctx, s.now, (g->n_values + 1) * sizeof *s.now);
   if (st != SC_OK) { sc_graph_release(to); return st; }

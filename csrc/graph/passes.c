@@ -20,7 +20,7 @@ typedef struct pass {
 } pass;
 
 static bool writes(const sc_graph_node *n) { return n->inplace || n->op->def->writes; }
-static bool pure(const sc_graph_node *n) { return !writes(n) && !(n->op->flags & SC_OP_RANDOM); }
+static bool pure(const sc_graph_node *n) { return !writes(n) && !sc__node_random(n); }
 
 static int32_t real(const pass *p, int32_t v) {
   while (v >= 0 && p->v->same[v] != v) v = p->v->same[v];

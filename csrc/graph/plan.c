@@ -391,11 +391,34 @@ static sc_status output(sc_plan *p, size_t i, sc_tensor *const *in, sc_tensor **
   return sc__tensor_alias(p->slot[v], out);
 }
 
+/* t laid out as input v was when it was recorded: packed, but for tensors from outside of a branch or body. */
+static sc_status arranged(sc_plan *p, const sc_value *v, sc_tensor *t, sc_tensor **out) {
+  if (memcmp(t->dim, v->dim, (size_t)v->ndim * 16) == 0) { *out = sc_tensor_retain(t); return SC_OK; }
+  sc_meta m;
+  int64_t extent = 1;
+  sc__meta_set(&m, (sc_dtype)v->dtype, v->ndim, v->dim);
+  sc__contiguous_strides(v->ndim, v->dim, m.stride);
+  if (memcmp(m.stride, v->dim + v->ndim, (size_t)v->ndim * 8) == 0) return sc__tensor_packed(t, out);
+  for (int i = 0; i < v->ndim; i++) {
+    m.stride[i] = v->dim[v->ndim + i];
+    if (v->dim[i] > 1) extent += (v->dim[i] - 1) * m.stride[i];
+  }
+  sc_tensor *block;
+  SC_TRY(sc_tensor_new(p->ctx, m.dtype, 1, &extent, &block));
+  m.offset = 0;
+  sc_status s = sc__tensor_view(block, &m, out);
+  sc_tensor_release(block);
+  SC_TRY(s);
+  s = sc__tensor_copy(*out, t);
+  if (s != SC_OK) { sc_tensor_release(*out); *out = NULL; }
+  return s;
+}
+
 static sc_status begin(sc_plan *p, sc_tensor *const *in, sc_tensor **packed, sc_tensor **made) {
   const sc_graph *g = p->g;
   for (size_t i = 0; i < g->n_inputs; i++) {
     SC_TRY(check_input(p, i, in[i]));
-    SC_TRY(sc__tensor_packed(in[i], &packed[i]));
+    SC_TRY(arranged(p, &g->value[g->input[i]], in[i], &packed[i]));
     point(p, g->input[i], packed[i]->storage, packed[i]->data);
   }
   for (int i = 0; i < p->n_fresh; i++) {

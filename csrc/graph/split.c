@@ -10,11 +10,8 @@
 sc_graph_mark sc__graph_mark(const sc_graph *g) { return (sc_graph_mark){g->n_nodes, g->n_values, g->n_inputs, g->n_outputs}; }
 
 void sc__graph_cut(sc_graph *g, const sc_graph_mark *m) {
-  while (g->n_nodes > m->nodes) {
-    sc_graph_node *n = &g->node[--g->n_nodes];
-    sc__release(g->ctx, n->in, (size_t)(n->n_in + n->n_out) * sizeof(int32_t));
-    sc__release(g->ctx, n->attr, n->attr_bytes);
-  }
+  while (g->n_nodes > m->nodes)
+    sc__node_free(g->ctx, &g->node[--g->n_nodes]);
   while (g->n_values > m->values) {
     sc_value *v = &g->value[--g->n_values];
     sc_tensor_release(v->captured);
@@ -83,7 +80,7 @@ sc_status sc__graph_split(sc_graph *g, const sc_graph_mark *m, sc_graph **tail, 
   sc_context *ctx = g->ctx;
   const sc_sizes none = {0};
   size_t values = g->n_values, bytes = (values + 1) * (sizeof(sc_tensor *) + sizeof(int32_t));
-  split s = {.at = {g, &none, sc__alloc_zero(ctx, bytes)}, .m = m};
+  split s = {.at = {.from = g, .sizes = &none, .now = sc__alloc_zero(ctx, bytes)}, .m = m};
   if (!s.at.now) return sc__no_memory(ctx, bytes);
   s.saved = (int32_t *)(s.at.now + values + 1);
   sc_status st = sc_graph_new(ctx, &s.to);

@@ -105,6 +105,8 @@ sc_location sc__lua_locate(void *user);
 void sc__open_tensor(lua_State *L, binding *b);
 void sc__open_autograd(lua_State *L, binding *b);
 void sc__open_graph(lua_State *L, binding *b);
+void sc__open_control(lua_State *L, binding *b);
+sc_graph *sc__check_graph(lua_State *L, int at);           /* borrowed; raises for anything else */
 void sc__open_signature(lua_State *L, binding *b);
 void sc__open_images(lua_State *L, binding *b);
 void sc__open_index(lua_State *L, binding *b);

@@ -10,7 +10,7 @@ typedef struct plan_box { sc_plan *p; int n_in, n_out; } plan_box;
 
 static const char *const GRAPH = "sconce.graph", *const PLAN = "sconce.plan", *const MARK = "sconce.mark";
 
-static sc_graph *check_graph(lua_State *L, int at) { return ((graph_box *)luaL_checkudata(L, at, GRAPH))->g; }
+sc_graph *sc__check_graph(lua_State *L, int at) { return ((graph_box *)luaL_checkudata(L, at, GRAPH))->g; }
 
 /* core.graph() */
 static int graph_new(lua_State *L) {
@@ -34,7 +34,7 @@ static int graph_gc(lua_State *L) {
 static int graph_input(lua_State *L) {
   binding *b = sc__binding(L);
   sc__set_now(L, b);
-  sc_graph *g = check_graph(L, 1);
+  sc_graph *g = sc__check_graph(L, 1);
   const char *name = luaL_checkstring(L, 2);
   luaL_checktype(L, 3, LUA_TTABLE);
   int64_t dim[SC_MAX_DIMS];
@@ -57,13 +57,13 @@ static int graph_input(lua_State *L) {
 static int graph_output(lua_State *L) {
   binding *b = sc__binding(L);
   sc__set_now(L, b);
-  sc__check(L, b, sc_graph_output(check_graph(L, 1), luaL_checkstring(L, 2), sc__check_tensor(L, b, 3, "output")));
+  sc__check(L, b, sc_graph_output(sc__check_graph(L, 1), luaL_checkstring(L, 2), sc__check_tensor(L, b, 3, "output")));
   return 0;
 }
 
 /* g:names() -> list of input names, list of output names */
 static int graph_names(lua_State *L) {
-  sc_graph *g = check_graph(L, 1);
+  sc_graph *g = sc__check_graph(L, 1);
   lua_createtable(L, (int)g->n_inputs, 0);
   for (size_t i = 0; i < g->n_inputs; i++) { lua_pushstring(L, g->value[g->input[i]].name); lua_rawseti(L, -2, (lua_Integer)i + 1); }
   lua_createtable(L, (int)g->n_outputs, 0);
@@ -75,7 +75,7 @@ static int graph_names(lua_State *L) {
 static int graph_run(lua_State *L) {
   binding *b = sc__binding(L);
   sc__enter(L, b);
-  sc_graph *g = check_graph(L, 1);
+  sc_graph *g = sc__check_graph(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
   sc_tensor **in = lua_newuserdatauv(L, (g->n_inputs + g->n_outputs + 1) * sizeof *in, 0), **out = in + g->n_inputs;
   for (size_t i = 0; i < g->n_inputs; i++) {
@@ -107,7 +107,7 @@ static void push_value_name(lua_State *L, const sc_graph *g, int32_t v) {
 
 /* g:nodes() -> list of { op =, inputs = {text …}, outputs = {text …}, ins = {number …}, outs = {number …}, file =, line = } */
 static int graph_nodes(lua_State *L) {
-  sc_graph *g = check_graph(L, 1);
+  sc_graph *g = sc__check_graph(L, 1);
   lua_createtable(L, (int)g->n_nodes, 0);
   for (size_t k = 0; k < g->n_nodes; k++) {
     const sc_graph_node *n = &g->node[k];
@@ -134,7 +134,7 @@ static int graph_nodes(lua_State *L) {
 /* g:captures() -> list of tensors */
 static int graph_captures(lua_State *L) {
   binding *b = sc__binding(L);
-  sc_graph *g = check_graph(L, 1);
+  sc_graph *g = sc__check_graph(L, 1);
   lua_newtable(L);
   lua_Integer n = 0;
   for (size_t v = 0; v < g->n_values; v++) {
@@ -150,14 +150,14 @@ static int graph_captures(lua_State *L) {
 static int trace_begin(lua_State *L) {
   binding *b = sc__binding(L);
   b->now = L;
-  sc__check(L, b, sc__trace_begin(check_graph(L, 1)));
+  sc__check(L, b, sc__trace_begin(sc__check_graph(L, 1)));
   return 0;
 }
 
 /* g:trace_end() -> list of leaves, list of the gradients the trace left in them (false: none) */
 static int trace_end(lua_State *L) {
   binding *b = sc__binding(L);
-  sc_graph *g = check_graph(L, 1);
+  sc_graph *g = sc__check_graph(L, 1);
   if (b->ctx->tracing == g) b->ctx->tracing = NULL;
   lua_createtable(L, (int)g->n_changes, 0);
   lua_createtable(L, (int)g->n_changes, 0);
@@ -174,7 +174,7 @@ static int trace_end(lua_State *L) {
 
 /* g:mark() -> a place in the recording, for g:split and g:cut */
 static int graph_mark(lua_State *L) {
-  sc_graph *g = check_graph(L, 1);
+  sc_graph *g = sc__check_graph(L, 1);
   sc_graph_mark *m = lua_newuserdatauv(L, sizeof *m, 0);
   *m = sc__graph_mark(g);
   luaL_setmetatable(L, MARK);
@@ -182,7 +182,7 @@ static int graph_mark(lua_State *L) {
 }
 
 static int graph_cut(lua_State *L) {
-  sc__graph_cut(check_graph(L, 1), luaL_checkudata(L, 2, MARK));
+  sc__graph_cut(sc__check_graph(L, 1), luaL_checkudata(L, 2, MARK));
   return 0;
 }
 
@@ -190,7 +190,7 @@ static int graph_cut(lua_State *L) {
 static int graph_split(lua_State *L) {
   binding *b = sc__binding(L);
   sc__enter(L, b);
-  sc_graph *g = check_graph(L, 1);
+  sc_graph *g = sc__check_graph(L, 1);
   int n;
   graph_box *box = lua_newuserdatauv(L, sizeof *box, 0);
   box->g = NULL;
@@ -218,7 +218,7 @@ static int untraced(lua_State *L) {
 static int graph_plan(lua_State *L) {
   binding *b = sc__binding(L);
   sc__enter(L, b);
-  sc_graph *g = check_graph(L, 1);
+  sc_graph *g = sc__check_graph(L, 1);
   plan_box *box = lua_newuserdatauv(L, sizeof *box, 1);
   *box = (plan_box){NULL, (int)g->n_inputs, (int)g->n_outputs};
   luaL_setmetatable(L, PLAN);
@@ -238,7 +238,7 @@ static int stand_in(lua_State *L) {
 static int graph_instantiate(lua_State *L) {
   binding *b = sc__binding(L);
   sc__enter(L, b);
-  sc_graph *g = check_graph(L, 1);
+  sc_graph *g = sc__check_graph(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
   sc_sizes z = {.n = (int)lua_rawlen(L, 2)};
   if (z.n > SC_SYMBOLS) return sc__raise_text(L, b, "graph: at most %d symbolic sizes", SC_SYMBOLS);
@@ -267,7 +267,7 @@ static int32_t value_named(lua_State *L, binding *b, sc_graph *g, int at) {
 
 /* core.value_of(g, tensor or name) -> its number */
 static int value_of(lua_State *L) {
-  lua_pushinteger(L, value_named(L, sc__binding(L), check_graph(L, 1), 2) + 1);
+  lua_pushinteger(L, value_named(L, sc__binding(L), sc__check_graph(L, 1), 2) + 1);
   return 1;
 }
 
@@ -275,7 +275,7 @@ static int value_of(lua_State *L) {
 static int graph_fetching(lua_State *L) {
   binding *b = sc__binding(L);
   sc__enter(L, b);
-  sc_graph *g = check_graph(L, 1);
+  sc_graph *g = sc__check_graph(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
   int32_t fetch[64];
   int n = (int)lua_rawlen(L, 2);

@@ -1,0 +1,115 @@
+/* Branches and loops of graphs, from Lua: recording a branch or body, making the node that runs it. What is written over these is in
+** lua/sconce/control.lua. */
+#include "../graph/control.h"
+
+#include "binding.h"
+
+#include <string.h>
+
+/* core.part_begin(g) -> nothing; every op goes into g until core.part_end(g) -> the tensors from outside that g used, or nil and a message */
+static int part_begin(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc__part_begin(sc__check_graph(L, 1));
+  return 0;
+}
+
+static int part_end(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc_graph *g = sc__check_graph(L, 1);
+  int n;
+  sc_tensor **outer = lua_newuserdatauv(L, (g->n_inputs + 1) * sizeof *outer, 0);
+  lua_createtable(L, (int)g->n_inputs, 0);
+  sc_status s = sc__part_end(g, outer, &n);
+  for (int i = 0; i < n; i++) { sc__push_tensor(L, b, outer[i]); lua_rawseti(L, -2, i + 1); }
+  if (s == SC_OK) return 1;
+  lua_pushnil(L);
+  lua_pushstring(L, b->ctx->error);
+  return 2;
+}
+
+static int64_t field(lua_State *L, int at, const char *name) {
+  int64_t n = lua_getfield(L, at, name) == LUA_TBOOLEAN ? lua_toboolean(L, -1) : lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  return n;
+}
+
+static sc_status emit(binding *b, sc_control *p, sc_tensor **in, int n_in, sc_tensor **out) {
+  sc_context *ctx = b->ctx;
+  sc_attr attr[2] = {{.kind = SC_ATTR_GRAPH, .p = p}, sc__int(0)};
+  sc_tensor *made[SC_MAX_OUTPUTS], *block;
+  int n;
+  SC_TRY(sc__emit(ctx, sc__op_find(ctx, sc__control_op(p)), in, n_in, attr, 0, made, &n));
+  block = made[0];
+  const sc_opinfo *result = sc__op_find(ctx, "control_result");
+  sc_status s = SC_OK;
+  for (int i = 0; i < sc__control_results(p) && s == SC_OK; i++) {
+    attr[1] = sc__int(i);
+    s = sc__emit(ctx, result, &block, 1, attr, 0, made, &n);
+    if (s == SC_OK) out[i] = made[0];
+  }
+  sc_tensor_release(block);
+  return s;
+}
+
+/* core.control(kind, {graph, …}, { carry =, x =, dy =, rounds =, reverse =, keep = }, {operand, …}) -> list of results */
+static int control(lua_State *L) {
+  static const char *const KINDS[] = {"cond", "while", "scan", "while_backward", NULL};
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc_control like = {.kind = (uint8_t)luaL_checkoption(L, 1, NULL, KINDS), .n_graphs = (int)lua_rawlen(L, 2)}, *p;
+  like.n_carry = (int)field(L, 3, "carry"); like.n_x = (int)field(L, 3, "x"); like.n_dy = (int)field(L, 3, "dy");
+  like.rounds = field(L, 3, "rounds"); like.reverse = field(L, 3, "reverse"); like.keep = field(L, 3, "keep");
+  sc_graph *graph[2] = {NULL, NULL};
+  for (int i = 0; i < like.n_graphs && i < 2; i++) {
+    lua_rawgeti(L, 2, i + 1);
+    graph[i] = sc__check_graph(L, lua_gettop(L));
+    lua_pop(L, 1);
+  }
+  int n_in = (int)lua_rawlen(L, 4);
+  sc_tensor **in = lua_newuserdatauv(L, (size_t)(n_in + 1) * sizeof *in, 0);
+  for (int i = 0; i < n_in; i++) {
+    lua_rawgeti(L, 4, i + 1);
+    in[i] = sc__check_tensor(L, b, lua_gettop(L), sc__control_op(&like));
+    lua_pop(L, 1);
+  }
+  sc__check(L, b, sc__control_new(b->ctx, &like, graph, &p));
+  int n = sc__control_results(p);
+  size_t bytes = (size_t)(n + 1) * sizeof(sc_tensor *);
+  sc_tensor **out = sc__alloc_zero(b->ctx, bytes);
+  sc_status s = out ? emit(b, p, in, n_in, out) : sc__no_memory(b->ctx, bytes);
+  sc__control_release(p);
+  if (s != SC_OK) {
+    for (int i = 0; i < n && out; i++) sc_tensor_release(out[i]);
+    sc__release(b->ctx, out, bytes);
+    return sc__raise(L, b);
+  }
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) { sc__push_tensor(L, b, out[i]); lua_rawseti(L, -2, i + 1); }
+  sc__release(b->ctx, out, bytes);
+  return 1;
+}
+
+/* core.is_symbolic(x): x is a tensor of a graph */
+static int is_symbolic(lua_State *L) {
+  sc_tensor *t = sc__test_tensor(L, sc__binding(L), 1);
+  lua_pushboolean(L, t && t->graph);
+  return 1;
+}
+
+/* core.is_random(g): a node draws random numbers */
+static int is_random(lua_State *L) {
+  const sc_graph *g = sc__check_graph(L, 1);
+  bool random = false;
+  for (size_t k = 0; k < g->n_nodes; k++) random = random || sc__node_random(&g->node[k]);
+  lua_pushboolean(L, random);
+  return 1;
+}
+
+void sc__open_control(lua_State *L, binding *b) {
+  (void)b;
+  const luaL_Reg FUNCTIONS[] = {{"part_begin", part_begin}, {"part_end", part_end}, {"control", control}, {"is_symbolic", is_symbolic},
+    {"is_random", is_random}, {NULL, NULL}};
+  luaL_setfuncs(L, FUNCTIONS, 0);
+}
