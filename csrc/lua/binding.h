@@ -41,7 +41,8 @@ typedef struct binding {
   size_t n_pins, room_pins;
   bool unpinned;                   /* some have a count of 0 */
   unsigned steps;                  /* of the collector, taken for tensors */
-  double owed, live_after;         /* bytes of tensors made that the collector has not worked for; alive when its last cycle ended */
+  /* bytes of tensors: not worked for by the collector; made since its last cycle ended; alive then; all that the engine held after the last whole cycle */
+  double owed, made, live_after, held_full;
 } binding;
 
 /* A tensor's userdata. t NULL: freed. Its user value: the anchor of t's history (script.c), or, once freed, who did it. */

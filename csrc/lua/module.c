@@ -87,12 +87,13 @@ int sc__raise_text(lua_State *L, binding *b, const char *format, ...) {
 
 /* ---- the collector ----
 ** Lua sees a tensor as a few bytes, so the collector is stepped from here, at op entry, before operands are read: a cycle for every
-** `room` bytes of tensors made. Room is what the last cycle found alive, so memory stays within a small multiple of that and a large
+** `room` bytes of tensors made. Room is what the last cycle found alive (less
+** what was made while it ran, or room would grow from cycle to cycle), so memory stays within a small multiple of that and a large
 ** model does not make small steps pay for full cycles; or a part of Lua's heap, because a cycle costs as much as that is large. At
 ** least 1 MB while tensors are small, so that blocks come back while they are still in the cache (chains of small ops run twice as
-** fast as with 8 MB), and up to 8 MB when they are large. Steps of size 0 make progress whatever pause the script has set,
-** and are minor collections in generational mode; a major one comes only with debt, so now and then a step
-** brings a quarter of the heap of it.
+** fast as with 8 MB), and up to 8 MB when they are large. Steps of size 0 make progress whatever pause the script has set.
+** In generational mode (the lua program's own default) a step is a minor collection, which leaves old garbage; the major ones that
+** would find it are decided by Lua's bytes alone, and only at a step with debt: one in 32 brings some. And when what the engine holds has doubled since the last whole cycle, one is made.
 ** Never when the script has stopped the collector. */
 enum { LOOK_EVERY = 128 * 1024 };
 
@@ -107,8 +108,19 @@ static void pay(lua_State *L, binding *b) {
   bool late = b->owed > room;                                   /* a cycle at once, and the rest is forgiven */
   int n = late ? (int)steps : (int)(b->owed / each);
   b->owed = late ? 0 : b->owed - n * each;
+  b->made += made;
   for (int i = 0; i < n; i++)
-    if (lua_gc(L, LUA_GCSTEP, ++b->steps % 32 ? 0 : (int)(heap / 4096) + 1) == 1) b->live_after = (double)atomic_load(&b->ctx->live_bytes);
+    if (lua_gc(L, LUA_GCSTEP, ++b->steps % 32 ? 0 : (int)(heap / 4096) + 1) == 1) {
+      b->live_after = (double)atomic_load(&b->ctx->live_bytes) - b->made;
+      b->held_full = (double)b->ctx->held - b->made;
+      b->made = 0;
+    }
+  double most = made * 4 < 4e6 ? 4e6 : made * 4 < 16e6 ? made * 4 : 16e6;
+  if ((double)b->ctx->held < 2 * b->held_full + (heap > most ? heap : most)) return;
+  lua_gc(L, LUA_GCCOLLECT);
+  b->live_after = (double)atomic_load(&b->ctx->live_bytes);
+  b->held_full = (double)b->ctx->held;
+  b->made = 0;
 }
 
 void sc__come_in(lua_State *L, binding *b) {
