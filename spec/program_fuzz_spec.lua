@@ -17,7 +17,7 @@ local function difference(p, way)
   local fine, got = pcall(programs.run, p, way[2])
   if not fine then return "raises " .. tostring(got) end
   for i = 1, #want do
-    if got[i] ~= want[i] then return labels[i] .. " differs" end
+    if not programs.same(p, want[i], got[i]) then return labels[i] .. " differs" end
   end
 end
 

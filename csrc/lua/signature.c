@@ -19,7 +19,7 @@ static void put(text *t, const void *p, size_t n) {
 }
 
 static void put_tensor(text *t, const sc_tensor *x) {
-  uint8_t head[3] = {x->dtype, x->ndim, (uint8_t)(sc_requires_grad(x) | (x->flags & SC_T_WRAPPED) << 1)};
+  uint8_t head[3] = {x->dtype, x->ndim, (uint8_t)(sc_requires_grad(x) | (x->flags & SC_T_WRAPPED) << 1 | x->contiguous << 2)};
   put(t, head, 3);
   put(t, x->dim, (size_t)x->ndim * 8);
 }
@@ -47,6 +47,7 @@ static int signature(lua_State *L) {
     sc_tensor *x = type == LUA_TUSERDATA ? sc__test_tensor(L, b, i) : NULL;
     if (x) {
       put_tensor(&t, x);
+      if (!x->contiguous) put(&t, sc__stride(x), (size_t)x->ndim * 8);
       for (int k = 1; k < i; k++) {                    /* aliases: the first argument that shares its memory */
         sc_tensor *y = sc__test_tensor(L, b, k);
         if (!y || y->storage != x->storage) continue;
@@ -198,23 +199,39 @@ static int memory(lua_State *L) {
   return 3;
 }
 
-/* core.whole_memory(t) -> a tensor of one dimension over all of t's memory */
-static int whole_memory(lua_State *L) {
-  binding *b = sc__binding(L);
-  sc__enter(L, b);
-  sc_tensor *t = sc__check_tensor(L, b, 1, "memory"), *all;
-  int64_t z = (int64_t)sc_dtype_size((sc_dtype)t->dtype);
+static int flat(lua_State *L, binding *b, sc_tensor *t, int64_t elements, int64_t offset) {
   sc_meta m;
-  sc__meta_set(&m, (sc_dtype)t->dtype, 1, (int64_t[]){(int64_t)t->storage->bytes / z});
+  sc_tensor *all;
+  sc__meta_set(&m, (sc_dtype)t->dtype, 1, &elements);
   m.stride[0] = 1;
-  m.offset = -(t->data - (char *)t->storage->data) / z;
+  m.offset = offset;
   sc__check(L, b, sc__tensor_view(t, &m, &all));
   sc__push_tensor(L, b, all);
   return 1;
 }
 
+/* core.whole_memory(t) -> a tensor of one dimension over all of t's memory */
+static int whole_memory(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc_tensor *t = sc__check_tensor(L, b, 1, "memory");
+  int64_t z = (int64_t)sc_dtype_size((sc_dtype)t->dtype);
+  return flat(L, b, t, (int64_t)t->storage->bytes / z, -((t->data - (char *)t->storage->data) / z));
+}
+
+/* core.span(t) -> a tensor of one dimension from t's first element to its last */
+static int span(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc_tensor *t = sc__check_tensor(L, b, 1, "memory");
+  int64_t n = t->numel > 0;
+  for (int i = 0; i < t->ndim && t->numel; i++) n += (t->dim[i] - 1) * sc__stride(t)[i];
+  return flat(L, b, t, n, 0);
+}
+
 void sc__open_signature(lua_State *L, binding *b) {
   (void)b;
-  const luaL_Reg FUNCTIONS[] = {{"signature", signature}, {"fingerprint", fingerprint}, {"memory", memory}, {"whole_memory", whole_memory}, {NULL, NULL}};
+  const luaL_Reg FUNCTIONS[] = {{"signature", signature}, {"fingerprint", fingerprint}, {"memory", memory}, {"whole_memory", whole_memory},
+                                 {"span", span}, {NULL, NULL}};
   luaL_setfuncs(L, FUNCTIONS, 0);
 }

@@ -30,9 +30,9 @@ local function shared_memory(args)
 end
 
 --- Symbolic stand-ins for the tensors among the arguments; a tensor given twice gets one. `order` says which argument an input is
---- fed with: its number, negative for all of its memory.
+--- fed with: its number, negative for all of its memory or (`spans`) for what it spans there.
 local function stand_ins(graph, args)
-  local symbols, order, known, whole = { n = args.n }, {}, {}, {}
+  local symbols, order, known, whole, spans = { n = args.n }, {}, {}, {}, {}
   local shared = shared_memory(args)
   for i = 1, args.n do
     local a = args[i]
@@ -45,6 +45,10 @@ local function stand_ins(graph, args)
         end
         if shared[id] then
           known[a] = whole[id]:as_strided(a.shape, a:stride(), offset)
+        elseif not a:is_contiguous() and not a.requires_grad then -- with gaps: what it spans, so that it is laid out as in dynamic mode
+          known[a] = graph:input("arg" .. i, { core.span(a):numel() }, a.dtype):as_strided(a.shape, a:stride(), 0)
+          order[#order + 1] = -i
+          spans[i] = true
         else
           known[a] = graph:input("arg" .. i, a.shape, a.dtype)
           order[#order + 1] = i
@@ -56,7 +60,7 @@ local function stand_ins(graph, args)
       symbols[i] = a
     end
   end
-  return symbols, order
+  return symbols, order, spans
 end
 
 --- Takes the results apart: tensors become outputs of the graph, tables of tensors are rebuilt, other values are kept.
@@ -107,8 +111,8 @@ local function record_gradients(graph, outputs, symbols, order, since)
   end
   if #from == 0 or not core.is_grad_enabled() then return nil end
   for _, place in ipairs(order) do
-    local x = symbols[place]
-    if x.requires_grad then wanted[#wanted + 1], slots[#slots + 1] = x, place end
+    local x = symbols[place] -- nil: a whole memory, whose views ask for no gradient
+    if x and x.requires_grad then wanted[#wanted + 1], slots[#slots + 1] = x, place end
   end
   local ys, dys = {}, {}
   for k, i in ipairs(from) do ys[k] = outputs[i] end
@@ -168,7 +172,7 @@ end
 --- Runs fn on symbols with recording on; whatever happens, recording is off afterwards and gradients are as they were.
 local function trace(self, args)
   local graph = core.graph()
-  local symbols, order = stand_ins(graph, args)
+  local symbols, order, spans = stand_ins(graph, args)
   local since = core.sequence()
   graph:trace_begin()
   local shape, plain, outputs, gradients
@@ -179,7 +183,7 @@ local function trace(self, args)
   end)
   local leaves, grads = graph:trace_end()
   if not ok then error(err, 0) end
-  local entry = { graph = graph, order = order, shape = shape, plain = plain and not gradients, keep = {} }
+  local entry = { graph = graph, order = order, spans = spans, shape = shape, plain = plain and not gradients, keep = {} }
   entry.gradients = gradients and split(graph, gradients, self.options.passes)
   if self.options.keep_grads then
     for i, leaf in ipairs(leaves) do
@@ -198,7 +202,7 @@ local function run(entry, args)
   local order, picked = entry.order, {}
   for i = 1, #order do
     local at = order[i]
-    picked[i] = at > 0 and args[at] or core.whole_memory(args[-at])
+    picked[i] = at > 0 and args[at] or entry.spans[-at] and core.span(args[-at]) or core.whole_memory(args[-at])
   end
   if entry.plain then return entry.plan(table.unpack(picked)) end
   local values = table.pack(entry.plan(table.unpack(picked)))
@@ -221,7 +225,9 @@ function Compiled:__call(...)
   if compile.config.run_eagerly or core.is_tracing() then return self.fn(...) end
   local signature = core.signature(...)
   local fingerprint = core.fingerprint(self.fn)
-  if not fingerprint then error("compile: the function captures more than can be watched; sc.constant(t) marks what does not change", 2) end
+  if not fingerprint then
+    error("compile: the function captures more than can be watched; sc.constant(t) marks what does not change", 2)
+  end
   local of_signature = self.traces[signature]
   local entry = of_signature and of_signature[fingerprint]
   local args = table.pack(...)

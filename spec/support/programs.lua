@@ -59,7 +59,8 @@ local function makers(p, below)
     reduce = { 4, function() local a = any()
       return value(a .. ":" .. pick(REDUCE) .. "(" .. dim_of(a) .. pick { "", ", true" } .. ")", a) end },
     sum = { 1, function() local a = any() return value(a .. ":sum()", a) end },
-    softmax = { 1, function() local a = any() return value(a .. ":" .. pick { "softmax", "log_softmax", "cumsum", "cumprod" } .. "(" .. dim_of(a) .. ")", a) end },
+    softmax = { 1, function()
+      local a = any() return value(a .. ":" .. pick { "softmax", "log_softmax", "cumsum", "cumprod" } .. "(" .. dim_of(a) .. ")", a) end },
     matmul = { 4, function() local a = any() local b = any()
       if p.env[a]:dim() > 1 and p.env[b]:dim() > 1 and p.env[a]:size(-1) ~= p.env[b]:size(-2) then
         return value(a .. ":matmul(" .. b .. ":transpose(-1, -2))", a, b)
@@ -67,25 +68,30 @@ local function makers(p, below)
       return value(a .. ":matmul(" .. b .. ")", a, b) end },
     sort = { 1, function() local a = any() return value(string.format("(%s:sort(%d))", a, dim_of(a)), a) end },
     max = { 1, function() local a = any() return value(string.format("(%s:max(%d))", a, dim_of(a)), a) end },
-    cast = { 2, function() local a = any() return value(a .. ":to(\"" .. pick { "float64", "float32", "float16", "int64", "int32", "bool" } .. "\")", a) end },
+    cast = { 2, function()
+      local a = any() return value(a .. ":to(\"" .. pick { "float64", "float32", "float16", "int64", "int32", "bool" } .. "\")", a) end },
     transpose = { 3, function() local a = any() return value(a .. ":transpose(-1, -2)", a) end },
     narrow = { 3, function() local a = any() local d = dim_of(a)
       local size = p.env[a]:dim() > 0 and p.env[a]:size(d) or 1
       local from = below(math.max(1, size))
       return value(string.format("%s:narrow(%d, %d, %d)", a, d, from, below(math.max(1, size - from + 1))), a) end },
-    select = { 2, function() local a = any() return value(string.format("%s:select(%d, %s)", a, dim_of(a), pick { "1", "-1", "2" }), a) end },
+    select = { 2, function()
+      local a = any() return value(string.format("%s:select(%d, %s)", a, dim_of(a), pick { "1", "-1", "2" }), a) end },
     slice = { 1, function() local a = any() return value(string.format("%s[{ { 1, -1, %d } }]", a, below(2)), a) end },
-    reshape = { 2, function() local a = any() return value(a .. pick { ":reshape(-1)", ":unsqueeze(1)", ":flatten()", ":view(-1, 1)", ":unsqueeze(-1)" }, a) end },
+    reshape = { 2, function()
+      local a = any() return value(a .. pick { ":reshape(-1)", ":unsqueeze(1)", ":flatten()", ":view(-1, 1)", ":unsqueeze(-1)" }, a) end },
     expand = { 1, function() local a = any() return value(a .. ":expand(" .. pick { "2, 3, 4", "3, 4", "4, 4", "2, 3, 1" } .. ")", a) end },
     clone = { 2, function() local a = any() return value(a .. ":" .. pick { "clone", "contiguous", "detach" } .. "()", a) end },
-    cat = { 1, function() local a = any() local b = like(a) return value(string.format("sc.cat({ %s, %s }, %d)", a, b, dim_of(a)), a, b) end },
+    cat = { 1, function()
+      local a = any() local b = like(a) return value(string.format("sc.cat({ %s, %s }, %d)", a, b, dim_of(a)), a, b) end },
     random = { 2, function()
       return value("sc." .. pick { "rand", "randn" } .. "(" .. pick { "3, 4", "4", "2, 3, 4", "40, 33" } .. ")") end },
     dropout = { 1, function() local a = any() return value("F.dropout(" .. a .. ", 0.5, true)", a) end },
     full = { 1, function() return value(pick { "sc.zeros(3, 4)", "sc.ones(4)", "sc.full({ 4, 4 }, 1.5)", "sc.zeros(40, 33)" }) end },
     inplace = { 6, function() local a = any() local b = like(a) return statement(pick(INPLACE):format(a, b), a, b) end },
     inplace1 = { 3, function() local a = any() return statement(pick(INPLACE1):format(a), a) end },
-    inplace_number = { 2, function() local a = any() return statement(a .. ":" .. pick { "add_", "mul_" } .. "(" .. pick { "0.5", "2" } .. ")", a) end },
+    inplace_number = { 2, function()
+      local a = any() return statement(a .. ":" .. pick { "add_", "mul_" } .. "(" .. pick { "0.5", "2" } .. ")", a) end },
     assign = { 1, function() local a = any() return statement(a .. "[1] = " .. pick(NUMBERS), a) end },
     leaf = { 2, function() local a = any() return value(a .. ":detach():clone():requires_grad_()", a) end },
     grad = { 5, function()
@@ -191,8 +197,8 @@ function programs.grow(seed, n)
       local line = name and step.text:gsub("%%s", name) or step.text
       -- locals of one chunk would not be seen by the next, so that names are globals of the environment while it grows
       local ok, t = pcall(load((line:gsub("^local ([%w_]+) = (.*)$", "%1 = %2; return %1")), "=program", "t", p.env))
-      for n, tensor in pairs(p.env) do -- a history would stay on what outlives the call
-        if n:find("^[as]%d") and tensor.requires_grad then
+      for known_name, tensor in pairs(p.env) do -- a history would stay on what outlives the call
+        if known_name:find("^[as]%d") and tensor.requires_grad then
           if not pcall(tensor.detach_, tensor) then tries = math.huge end -- a view: no further steps
           ok = false
         end
@@ -251,6 +257,21 @@ end
 local function bytes(t)
   t = t:detach()
   return string.format("%s {%s} ", t.dtype, table.concat(t.shape, ", ")) .. t:contiguous():tostring_bytes()
+end
+
+--- Whether two such strings agree: in every bit, or nearly in a program with products of matrices, which sum in an order that depends
+--- on how a matrix is laid out.
+function programs.same(p, a, b)
+  if a == b then return true end
+  if not programs.text(p):find("matmul", 1, true) then return false end
+  local head, dtype = a:match("^(float(%d+) {[^}]*} )")
+  if not head or b:sub(1, #head) ~= head or #a ~= #b or dtype == "16" then return false end
+  local format, width = dtype == "32" and "<f" or "<d", tonumber(dtype) // 8
+  for at = #head + 1, #a, width do
+    local x, y = string.unpack(format, a, at), string.unpack(format, b, at)
+    if not (x == y or x ~= x and y ~= y or math.abs(x - y) <= 1e-3 * math.max(1, math.abs(x))) then return false end
+  end
+  return true
 end
 
 --- Runs it twice, `how(fn)` giving what to call instead of fn; returns a list of strings: results, arguments and state after each call.
