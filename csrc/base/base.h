@@ -62,7 +62,7 @@ struct sc_context {
   size_t limit, held, cached;   /* bytes: limit of the host, blocks in use, freed blocks */
   bool bypass;                  /* every block straight from the allocator (tests) */
   atomic_llong live_tensors, live_bytes, peak_bytes, allocations;
-  int64_t charged;              /* tensor bytes allocated that the binding has not told its collector yet */
+  int64_t charged;              /* bytes of blocks taken that the binding has not told its collector yet */
 
   char error[1024];
   sc_generator rng;

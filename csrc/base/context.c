@@ -158,7 +158,7 @@ static void *pool_take(sc_context *ctx, size_t bytes) {
   } else {
     p = host_block(ctx, size);
   }
-  if (p) ctx->held += size;
+  if (p) { ctx->held += size; ctx->charged += (int64_t)size; }
   unlock(ctx);
   return p;
 }

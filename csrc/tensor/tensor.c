@@ -9,7 +9,6 @@ enum { INLINE_BYTES = 960, HEADER = (sizeof(sc_storage) + 63) / 64 * 64 };
 static void account(sc_context *ctx, int64_t bytes) {
   long long now = atomic_fetch_add_explicit(&ctx->live_bytes, bytes, memory_order_relaxed) + bytes;
   if (bytes > 0) {
-    ctx->charged += bytes;
     if (now > atomic_load_explicit(&ctx->peak_bytes, memory_order_relaxed))
       atomic_store_explicit(&ctx->peak_bytes, now, memory_order_relaxed);
   }
