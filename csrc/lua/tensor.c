@@ -118,7 +118,8 @@ static bool kinds(filling *f, int at, int depth) {
     if (t == LUA_TBOOLEAN) f->any_bool = true;
     else if (t == LUA_TNUMBER && lua_isinteger(L, at)) f->any_int = true;
     else if (t == LUA_TNUMBER) f->any_float = true;
-    else f->problem = t == LUA_TTABLE ? "the rows have different lengths" : "expected numbers or booleans";
+    else f->problem = t == LUA_TTABLE ? "the rows have different lengths" : t == LUA_TUSERDATA ? "expected numbers or booleans, got a userdata; sc.stack makes one tensor of a list of tensors" :
+                      t == LUA_TSTRING ? "expected numbers or booleans, got a string" : "expected numbers or booleans";
     return !f->problem;
   }
   if (lua_type(L, at) != LUA_TTABLE || (int64_t)lua_rawlen(L, at) != f->dim[depth]) { f->problem = "the rows have different lengths"; return false; }
@@ -265,6 +266,42 @@ static int tostring_bytes(lua_State *L) {
 static void push_ints(lua_State *L, const int64_t *v, int n) {
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; i++) { lua_pushinteger(L, v[i]); lua_rawseti(L, -2, i + 1); }
+  luaL_setmetatable(L, "sconce.sizes");
+}
+
+/* Shapes print as {2, 3} and are equal when their numbers are. */
+static int sizes_text(lua_State *L) {
+  luaL_Buffer buffer;
+  lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
+  luaL_buffinit(L, &buffer);
+  luaL_addchar(&buffer, '{');
+  for (lua_Integer i = 1; i <= n; i++) {
+    if (i > 1) luaL_addstring(&buffer, ", ");
+    lua_rawgeti(L, 1, i);
+    luaL_addvalue(&buffer);
+  }
+  luaL_addchar(&buffer, '}');
+  luaL_pushresult(&buffer);
+  return 1;
+}
+
+static int sizes_equal(lua_State *L) {
+  if (lua_type(L, 1) != LUA_TTABLE || lua_type(L, 2) != LUA_TTABLE) return lua_pushboolean(L, 0), 1;
+  lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
+  bool same = n == (lua_Integer)lua_rawlen(L, 2);
+  for (lua_Integer i = 1; same && i <= n; i++) {
+    lua_rawgeti(L, 1, i);
+    lua_rawgeti(L, 2, i);
+    same = lua_rawequal(L, -1, -2);
+    lua_pop(L, 2);
+  }
+  lua_pushboolean(L, same);
+  return 1;
+}
+
+/* `<` and `<=` give one boolean in Lua, so they cannot compare element by element. */
+static int no_order(lua_State *L) {
+  return sc__raise_text(L, lua_touserdata(L, lua_upvalueindex(1)), "tensors are compared by x:lt(y), x:le(y), x:gt(y), x:ge(y), which give bool tensors; x:item() is a number");
 }
 
 /* core.set_data(t, other): t becomes an alias of other's memory, keeps being a leaf that wants gradients or not; its gradient goes.
@@ -399,7 +436,11 @@ static int set(lua_State *L) {
   if (lua_type(L, 2) != LUA_TSTRING) return sc__set_index(L, b);
   const char *name = lua_tostring(L, 2);
   sc_tensor *t = sc__check_tensor(L, b, 1, name);
-  if (strcmp(name, "requires_grad") == 0) { sc__check(L, b, sc_set_requires_grad(t, lua_toboolean(L, 3))); return 0; }
+  if (strcmp(name, "requires_grad") == 0) {
+    if (lua_type(L, 3) != LUA_TBOOLEAN) return sc__raise_text(L, b, "requires_grad: expected true or false, got %s", luaL_typename(L, 3));
+    sc__check(L, b, sc_set_requires_grad(t, lua_toboolean(L, 3)));
+    return 0;
+  }
   if (strcmp(name, "grad") == 0) {
     sc_tensor *g = lua_isnil(L, 3) ? NULL : sc__check_tensor(L, b, 3, "grad");
     if (g && (g->ndim != t->ndim || memcmp(g->dim, t->dim, (size_t)t->ndim * 8) != 0 || g->dtype != t->dtype))
@@ -457,6 +498,11 @@ void sc__open_tensor(lua_State *L, binding *b) {
   luaL_setfuncs(L, METHODS, 1);
   lua_newtable(L);                                      /* properties that the Lua side adds */
   int properties = lua_gettop(L);
+  if (luaL_newmetatable(L, "sconce.sizes")) {
+    lua_pushcfunction(L, sizes_text); lua_setfield(L, -2, "__tostring");
+    lua_pushcfunction(L, sizes_equal); lua_setfield(L, -2, "__eq");
+  }
+  lua_pop(L, 1);
   luaL_newmetatable(L, "sconce.tensor");
   b->tensor_meta = lua_topointer(L, -1);
   lua_pushvalue(L, -1);
@@ -468,6 +514,7 @@ void sc__open_tensor(lua_State *L, binding *b) {
   lua_pushcclosure(L, get, 3); lua_setfield(L, meta, "__index");
   lua_pushlightuserdata(L, b); lua_pushcclosure(L, set, 1); lua_setfield(L, meta, "__newindex");
   lua_pushlightuserdata(L, b); lua_pushcclosure(L, length, 1); lua_setfield(L, meta, "__len");
+  lua_pushlightuserdata(L, b); lua_pushcclosure(L, no_order, 1); lua_pushvalue(L, -1); lua_setfield(L, meta, "__lt"); lua_setfield(L, meta, "__le");
   lua_pushlightuserdata(L, b); lua_pushcclosure(L, text, 1); lua_setfield(L, meta, "__tostring");
   for (int i = 0; i < SC_COUNT(OPERATORS); i++) {
     const sc_opinfo *op = sc__op_find(b->ctx, OPERATORS[i].op);
