@@ -26,6 +26,7 @@ local function layer(name, params, parent)
     for k, v in pairs(o) do
       if not KEPT_APART[k] then rawset(self, k, v) end
     end
+    rawset(self, "_with_bias", o.bias) -- for extra_repr: the parameter may have another name
     if self.build then self:build(o) end
     if o.dtype and o.dtype ~= "float32" then self:to(o.dtype) end
   end
@@ -34,7 +35,7 @@ local function layer(name, params, parent)
     for i, n in ipairs(names) do
       local v = self[n]
       local preset = presets[n]
-      if n == "bias" then v = v ~= nil and v ~= false end
+      if n == "bias" then v = self._with_bias end
       if type(v) == "table" and #v > 0 and type(v[1]) ~= "table" then v = "{" .. table.concat(v, ", ") .. "}" end
       local plain = type(v) == "number" or type(v) == "string" or type(v) == "boolean"
       if plain and v ~= preset then out[#out + 1] = (preset == nil and i <= 2) and tostring(v) or n .. "=" .. tostring(v) end
