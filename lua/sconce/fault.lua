@@ -1,6 +1,6 @@
 --- Errors of the Lua side, raised at the user's line: the first frame outside lua/sconce. And the reader of arguments that layers,
 --- optimisers and schedulers share: positional in PyTorch's order, or named in one trailing table; a misspelt name is an error.
-local fault = {}
+local fault = { signatures = {} } -- name -> "Linear(in_features: size, out_features: size, bias: boolean = true)", for the help
 
 local inside = debug.getinfo(1, "S").source:gsub("fault%.lua$", "")
 
@@ -53,8 +53,9 @@ local WORDS = { int = "an integer", size = "an integer from 0", number = "a numb
 --- The reader returns a table of values by name.
 ---@param what string
 ---@param params table
+---@param before? string  # an argument that the caller takes off first, for the help
 ---@return fun(...): table
-function fault.reader(what, params)
+function fault.reader(what, params, before)
   local names, presets, needed, kinds, place = {}, {}, {}, {}, {}
   for i, p in ipairs(params) do
     local text = type(p) == "table" and p[1] or p
@@ -64,6 +65,14 @@ function fault.reader(what, params)
     presets[i] = type(p) == "table" and p[2]
     if type(p) ~= "table" then presets[i] = nil end
   end
+  local shown = { before }
+  for i, name in ipairs(names) do
+    local preset = presets[i]
+    if type(preset) == "table" then preset = "{" .. table.concat(preset, ", ") .. "}" end
+    shown[#shown + 1] = name .. (kinds[i] and ": " .. kinds[i] or "") .. 
+      (needed[i] and "" or preset == nil and "?" or " = " .. tostring(preset))
+  end
+  fault.signatures[what] = fault.signatures[what] or ("%s(%s)"):format(what, table.concat(shown, ", "))
   local function put(out, i, v)
     local kind = kinds[i]
     if kind and not KINDS[kind](v) then

@@ -2,6 +2,7 @@
 --- of the op table and the signatures of ops written in Lua; nothing is written down twice.
 local core = require "sconce.core"
 local define = require "sconce.define"
+local fault = require "sconce.fault"
 
 local help = {}
 
@@ -13,6 +14,12 @@ local function entries()
     if not info.internal and not info.inplace then all[name] = info end
   end
   for name, info in pairs(define.info) do all[name] = info end
+  local sc = require "sconce"
+  for prefix, space in pairs { nn = sc.nn, optim = sc.optim, ["optim.lr_scheduler"] = sc.optim.lr_scheduler, data = sc.data } do
+    for name in pairs(space) do
+      if fault.signatures[name] then all[prefix .. "." .. name] = { signature = prefix .. "." .. fault.signatures[name] } end
+    end
+  end
   return all
 end
 
@@ -77,6 +84,9 @@ end
 local function resolve(name, all)
   if all[name] then return name end
   if all["nn.functional." .. name] then return "nn.functional." .. name end
+  for _, space in ipairs { "nn.", "optim.", "optim.lr_scheduler.", "data." } do
+    if all[space .. name] then return space .. name end
+  end
   local bare = name:gsub("^sc%.", ""):gsub("^F%.", "nn.functional."):gsub("^functional%.", "nn.functional."):gsub("_$", "")
   if all[bare] then return bare end
   local last = bare:match("[%w_]+$")
@@ -92,13 +102,16 @@ function help.help(name)
     return
   end
   local all = entries()
+  for known, fn in pairs(type(name) == "function" and core.ops or {}) do
+    if fn == name then name = known break end
+  end
   local found = type(name) == "string" and resolve(name, all)
   if not found then
     local words = {}
     for key in pairs(all) do words[key:match("[%w_]+$")] = true end
     local near = help.nearest(tostring(name), words)
-    print(string.format("There is no op named %s%s.", tostring(name), #near > 0 and "; did you mean " .. table.concat(near, ", ") .. "?" or
-      '; sc.apropos "word" looks through names and descriptions'))
+    print(string.format("There is nothing named %s%s", tostring(name), #near > 0 and "; did you mean " .. table.concat(near, ", ") .. "?" or
+      '; sc.apropos "word" looks through names and descriptions.'))
     return
   end
   local info = all[found]

@@ -1,5 +1,6 @@
 --- sconce: tensors, gradients and graphs. `require "sconce"` gives the module table; `sc.nn`, `sc.optim`, `sc.data` load on first use.
 local core = require "sconce.core"
+local fault = require "sconce.fault"
 core.set_inside((debug.getinfo(1, "S").source:gsub("init%.lua$", "")))
 
 local sc = {
@@ -72,6 +73,16 @@ end
 ---@param options? { dtype?: string, requires_grad?: boolean }
 ---@return sc.Tensor
 function sc.tensor(value, options)
+  if options ~= nil then
+    if type(options) ~= "table" then
+      fault.raise("tensor", "argument 2: expected a table such as { dtype = \"float32\" }, got %s", fault.describe(options))
+    end
+    for name in pairs(options) do
+      if name ~= "dtype" and name ~= "requires_grad" then
+        fault.raise("tensor", "there is no option %q; the options are dtype, requires_grad", tostring(name))
+      end
+    end
+  end
   local t = core.tensor(value, options and options.dtype)
   if options and options.requires_grad then t.requires_grad = true end
   return t

@@ -9,4 +9,4 @@ for name, member in pairs(require "sconce.data.dataset") do data[name] = member 
 data.DataLoader = require "sconce.data.loader"
 data.progress = require "sconce.data.progress"
 
-return data
+return setmetatable(data, { __index = function(t, name) return require("sconce.help").missing("data", name, t) end })

@@ -19,4 +19,4 @@ for _, family in ipairs { "linear", "conv", "pooling", "norm", "embedding", "act
   for name, class in pairs(require("sconce.nn." .. family)) do nn[name] = class end
 end
 
-return nn
+return setmetatable(nn, { __index = function(t, name) return require("sconce.help").missing("nn", name, t) end })

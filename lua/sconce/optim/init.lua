@@ -3,7 +3,7 @@
 ---   opt:zero_grad(); loss:backward(); opt:step()
 local adam, adaptive = require "sconce.optim.adam", require "sconce.optim.adaptive"
 
-return {
+local optim = {
   Optimizer = require "sconce.optim.optimizer".Optimizer,
   SGD = require "sconce.optim.sgd",
   Adam = adam.Adam, AdamW = adam.AdamW,
@@ -13,3 +13,6 @@ return {
   LBFGS = require "sconce.optim.lbfgs",
   lr_scheduler = require "sconce.optim.lr_scheduler",
 }
+local missing = require("sconce.help").missing
+setmetatable(optim.lr_scheduler, { __index = function(t, name) return missing("optim.lr_scheduler", name, t) end })
+return setmetatable(optim, { __index = function(t, name) return missing("optim", name, t) end })

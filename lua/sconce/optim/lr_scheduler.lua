@@ -63,7 +63,7 @@ local function class(name, params)
   C.__index = C
   local all = table.move(params, 1, #params, 1, {})
   all[#all + 1] = { "last_epoch:int", -1 }
-  local read = fault.reader(name, all)
+  local read = fault.reader(name, all, "optimizer")
   getmetatable(C).__call = function(_, optimizer, ...)
     if not is_optimizer(optimizer) then
       fault.raise(name, "argument 1 (optimizer): expected an optimiser, got %s", fault.describe(optimizer))

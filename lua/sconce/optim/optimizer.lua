@@ -18,7 +18,7 @@ local function class(name, params, check)
   local C = setmetatable({ __name = name }, { __index = Optimizer })
   C.__index = C
   C.__tostring = function(self) return self:describe() end
-  C.read, C.check, C.names = fault.reader(name, params), check, {}
+  C.read, C.check, C.names = fault.reader(name, params, "params"), check, {}
   for i, p in ipairs(params) do C.names[i] = (type(p) == "table" and p[1] or p):match("^[%w_]+") end
   getmetatable(C).__call = function(_, parameters, ...)
     local self = setmetatable({ param_groups = {}, state = {} }, C)
@@ -38,6 +38,9 @@ function Optimizer:add_groups(parameters)
     fault.raise(self.__name, "argument 1 (params): expected a list of tensors or groups, got %s", fault.describe(parameters))
   end
   if parameters.params then parameters = { parameters } end
+  if parameters._fields then
+    fault.raise(self.__name, "argument 1 (params): expected a list of tensors or groups, got a module; it has m:parameters()")
+  end
   if #parameters == 0 then fault.raise(self.__name, "argument 1 (params): the list of parameters is empty") end
   if core.is_tensor(parameters[1]) or (type(parameters[1]) == "table" and not parameters[1].params) then
     parameters = { { params = parameters } }
@@ -83,6 +86,7 @@ end
 --- Drops the gradients, or with set_to_none = false fills them with zeros.
 ---@param set_to_none? boolean|{ set_to_none: boolean }
 function Optimizer:zero_grad(set_to_none)
+  if type(self) ~= "table" then fault.raise("zero_grad", "called without its optimiser; write opt:zero_grad()") end
   if type(set_to_none) == "table" then set_to_none = set_to_none.set_to_none end
   for _, group in ipairs(self.param_groups) do
     local params = group.params
@@ -101,6 +105,7 @@ end
 --- One update of every parameter that has a gradient. closure, if given, is called first with gradients on; its result is returned.
 ---@param closure? fun(): any
 function Optimizer:step(closure)
+  if type(self) ~= "table" then fault.raise("step", "called without its optimiser; write opt:step()") end
   local loss
   if closure then loss = sc.enable_grad(closure) end
   local _ <close> = core.grad_block(false)
