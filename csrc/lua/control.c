@@ -91,13 +91,6 @@ static int control(lua_State *L) {
   return 1;
 }
 
-/* core.is_symbolic(x): x is a tensor of a graph */
-static int is_symbolic(lua_State *L) {
-  sc_tensor *t = sc__test_tensor(L, sc__binding(L), 1);
-  lua_pushboolean(L, t && t->graph);
-  return 1;
-}
-
 /* core.is_random(g): a node draws random numbers */
 static int is_random(lua_State *L) {
   const sc_graph *g = sc__check_graph(L, 1);
@@ -109,7 +102,6 @@ static int is_random(lua_State *L) {
 
 void sc__open_control(lua_State *L, binding *b) {
   (void)b;
-  const luaL_Reg FUNCTIONS[] = {{"part_begin", part_begin}, {"part_end", part_end}, {"control", control}, {"is_symbolic", is_symbolic},
-    {"is_random", is_random}, {NULL, NULL}};
+  const luaL_Reg FUNCTIONS[] = {{"part_begin", part_begin}, {"part_end", part_end}, {"control", control}, {"is_random", is_random}, {NULL, NULL}};
   luaL_setfuncs(L, FUNCTIONS, 0);
 }

@@ -568,10 +568,13 @@ define(F, "embedding_bag(input, weight, offsets: tensor?, max_norm: float?, norm
     end
     input = input:reshape(-1)
     local rows = F.embedding(input, weight, padding, max_norm, norm_type, by_frequency)
+    local spare = 0
     if last and input:dim() == 1 and bags + 1 == (offsets and offsets:size(1) or -1) then
       -- what follows the last offset belongs to no bag
       local keep = bag:le(bags)
-      if not keep:all():item() then
+      if sc.core.is_tracing() or sc.core.is_symbolic(bag) then
+        spare = 1 -- their number is not known while a graph is being recorded: a bag of their own, dropped at the end
+      elseif not keep:all():item() then
         local index = keep:nonzero(true)[1]
         rows, bag, input = rows:index_select(1, index), bag:index_select(1, index), input:index_select(1, index)
         if weights then weights = weights:reshape(-1):index_select(1, index) end
@@ -584,17 +587,17 @@ define(F, "embedding_bag(input, weight, offsets: tensor?, max_norm: float?, norm
       counted = input:ne(row)
       if mode ~= "max" then rows = rows:masked_fill(counted:logical_not():unsqueeze(2), 0) end
     end
-    local empty = sc.zeros({ bags, weight:size(2) }, { dtype = weight.dtype })
+    local empty = sc.zeros({ bags + spare, weight:size(2) }, { dtype = weight.dtype })
     if mode == "max" then
       if counted then
         local index = counted:nonzero(true)[1]
         rows, bag = rows:index_select(1, index), bag:index_select(1, index)
       end
-      return empty:index_reduce(1, bag, rows, "amax", false)
+      return empty:index_reduce(1, bag, rows, "amax", false):narrow(1, 1, bags)
     end
-    local sums = empty:index_add(1, bag, rows)
+    local sums = empty:index_add(1, bag, rows):narrow(1, 1, bags)
     if mode == "sum" then return sums end
     local ones = counted and counted:to(weight.dtype) or sc.ones({ bag:numel() }, { dtype = weight.dtype })
-    local counts = sc.zeros({ bags }, { dtype = weight.dtype }):index_add(1, bag, ones):clamp(1)
+    local counts = sc.zeros({ bags + spare }, { dtype = weight.dtype }):index_add(1, bag, ones):narrow(1, 1, bags):clamp(1)
     return sums / counts:unsqueeze(2)
   end)

@@ -37,6 +37,9 @@ define(sc, "allclose(x, other, rtol: float = 1e-5, atol: float = 1e-8, equal_nan
 
 local MODES = { linear = true, lower = true, higher = true, midpoint = true, nearest = true }
 
+-- Whether values can be looked at: not while a graph is being recorded.
+local function readable(t) return not core.is_tracing() and not core.is_symbolic(t) end
+
 -- What both quantiles share. count(x, d): the number of elements of each line that matter, with dim d kept as 1.
 local function quantile(what, x, q, dim, keepdim, interpolation, skip_nan)
   if x.dtype ~= "float32" and x.dtype ~= "float64" then
@@ -45,10 +48,12 @@ local function quantile(what, x, q, dim, keepdim, interpolation, skip_nan)
   if not MODES[interpolation] then
     fault.raise(what, 'argument interpolation: expected "linear", "lower", "higher", "midpoint" or "nearest", got "%s"', interpolation)
   end
+  local number = type(q) == "number"
+  if number and not (q >= 0 and q <= 1) then fault.raise(what, "argument 2 (q): expected numbers from 0 to 1") end
   if not is_tensor(q) then q = sc.tensor(q, { dtype = x.dtype }) end
   if q:dim() > 1 then fault.raise(what, "argument 2 (q): expected a number or one dimension, got %d", q:dim()) end
   if q.dtype ~= x.dtype then fault.raise(what, "argument 2 (q): expected %s, as x, got %s", x.dtype, q.dtype) end
-  if q:numel() > 0 and not (q:ge(0):all():item() and q:le(1):all():item()) then
+  if not number and q:numel() > 0 and readable(q) and not (q:ge(0):all():item() and q:le(1):all():item()) then
     fault.raise(what, "argument 2 (q): expected numbers from 0 to 1")
   end
   local rank = x:dim()
@@ -107,6 +112,15 @@ define(sc, 'nanquantile(x, q: any, dim: dim?, keepdim: bool = false, interpolati
 
 -- ---- histogram
 
+-- Edges over the elements' own range, where that is not known yet.
+local function symbolic_edges(x, bins)
+  local low, high = x:detach():amin(), x:detach():amax()
+  local flat = low:eq(high)
+  low, high = sc.where(flat, low - 0.5, low), sc.where(flat, high + 0.5, high)
+  local step = sc.arange(bins + 1, { dtype = x.dtype }) / bins
+  return sc.where(step:eq(1), high, low + (high - low) * step)
+end
+
 define(sc, "histogram(x, bins: any, range: float[]?, weight: tensor?, density: bool = false) -> hist, bin_edges",
   "How many elements (or how much weight) lie in each bin, and the bins' edges. bins: a number of equal bins over range (the "
   .. "elements' own when not given), or a tensor of edges. density: divided by the total and the bins' widths.",
@@ -121,12 +135,13 @@ define(sc, "histogram(x, bins: any, range: float[]?, weight: tensor?, density: b
       end
       local low, high = 0.0, 1.0
       if range then low, high = range[1], range[2]
+      elseif x:numel() > 0 and not readable(x) then edges = symbolic_edges(x, bins)
       elseif x:numel() > 0 then low, high = x:amin():item(), x:amax():item() end
       if low == high then low, high = low - 0.5, high + 0.5 end
       if low ~= low or high ~= high or low >= high or low == -math.huge or high == math.huge then
         fault.raise("histogram", "the range from %g to %g is not possible", low, high)
       end
-      edges = sc.linspace(low, high, bins + 1, { dtype = x.dtype })
+      edges = edges or sc.linspace(low, high, bins + 1, { dtype = x.dtype })
     end
     local hist = core.ops.histogram_count(x, edges, weight)
     if density then
@@ -152,7 +167,7 @@ define(sc, "cov(x, correction: int = 1, fweights: tensor?, aweights: tensor?)",
       if fweights:numel() ~= n then
         fault.raise("cov", "argument fweights: expected %d, one per observation, got %d", n, fweights:numel())
       end
-      if n > 0 and fweights:amin():item() < 0 then fault.raise("cov", "argument fweights: negative") end
+      if n > 0 and readable(fweights) and fweights:amin():item() < 0 then fault.raise("cov", "argument fweights: negative") end
       w = fweights:reshape(-1)
     end
     if aweights then
@@ -161,7 +176,7 @@ define(sc, "cov(x, correction: int = 1, fweights: tensor?, aweights: tensor?)",
       if aweights:numel() ~= n then
         fault.raise("cov", "argument aweights: expected %d, one per observation, got %d", n, aweights:numel())
       end
-      if n > 0 and aweights:amin():item() < 0 then fault.raise("cov", "argument aweights: negative") end
+      if n > 0 and readable(aweights) and aweights:amin():item() < 0 then fault.raise("cov", "argument aweights: negative") end
       w = w and w * aweights:reshape(-1) or aweights:reshape(-1)
     end
     local total = w and w:sum() or n
