@@ -192,6 +192,7 @@ describe("ops over other ops, in a graph", function()
     { "cov", function(a, w) return sc.cov(a, 1, w), sc.cov(a, 1, w, w:float()) end },
     { "histogram", function(a) return sc.histogram(a, 3) end },
     { "histogram of equal numbers", function(a) return sc.histogram(a * 0.0 + 2.0, 2) end },
+    { "narrow from a tensor on", function(a, w) return a:narrow(2, w[2], 2), sc.narrow(a, -1, w[1] - 3, 2) end },
     { "embedding_bag", function(a, w)
       return sc.nn.functional.embedding_bag(w + 1, a:t(), { offsets = sc.tensor { 1, 3, 4 }, mode = "sum", include_last_offset = true })
     end },

@@ -86,6 +86,23 @@ local function equal_pieces(what, x, d, size)
   return out
 end
 
+-- In a graph, a start that is a tensor is not known yet: the elements are looked up, which is a copy where dynamic mode has a view.
+local function narrow(x, ...)
+  local dim, start, length = ...
+  if is_tensor(start) and is_tensor(x) and math.type(length) == "integer" and (core.is_tracing() or core.is_symbolic(start)) then
+    local d = place("narrow", x, dim)
+    local n = x:size(d)
+    if start:numel() ~= 1 or start.dtype:find("float") then
+      fault.raise("narrow", "argument 3 (start): expected an integer, got %s", fault.describe(start))
+    end
+    if length < 0 or length > n then fault.raise("narrow", "argument 4 (length): expected 0 to %d, got %d", n, length) end
+    start = start:reshape {}:to("int64")
+    return x:index_select(d, sc.where(start:lt(0), start + (n + 1), start) + sc.arange(length, { dtype = "int64" }))
+  end
+  return ops.narrow(x, ...)
+end
+sc.narrow, core.methods.narrow = narrow, narrow
+
 define(sc, "split(x, split_size_or_sections: any, dim: dim = 0)",
   "x in pieces along a dimension: of one size (the last may be smaller), or of the sizes listed. A list of views.\nErrors: the " ..
     "sizes do not add up.\nExample: x:split(2), x:split({1, 3}, 2)",
