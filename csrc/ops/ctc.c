@@ -34,7 +34,7 @@ static sc_status ctc_begin(sc_call *c, sc_tensor **in, int slot, ctc *k) {
   const sc_tensor *x = in[0];
   *k = (ctc){.T = x->dim[0], .N = x->dim[1], .C = x->dim[2], .base = c->base, .type = (sc_dtype)x->dtype == SC_FLOAT64 ? SC_FLOAT64 : SC_FLOAT32,
              .rows = in[1]->ndim == 2, .total = in[1]->numel};
-  k->blank = c->attr[C_BLANK].i - c->base;
+  k->blank = sc__position(c->attr[C_BLANK].i, c->base);
   SC_TRY(sc__packed_as(in[0], k->type, &k->lp));
   SC_TRY(sc__packed_as(in[1], SC_INT64, &k->targets));
   SC_TRY(sc__packed_as(in[2], SC_INT64, &k->in_len));
@@ -46,9 +46,9 @@ static sc_status ctc_begin(sc_call *c, sc_tensor **in, int slot, ctc *k) {
     if (length < 0 || length > room) return sc__bad_input(c, slot + 3, "length %lld is not between 0 and the target's %lld", (long long)length, (long long)room);
     int64_t from = k->rows ? n * in[1]->dim[1] : used;
     for (int64_t s = 0; s < length; s++) {
-      int64_t v = at64(k->targets, from + s) - c->base;
+      int64_t v = sc__position(at64(k->targets, from + s), c->base);
       if (v < 0 || v >= k->C)
-        return sc__bad_input(c, slot + 1, "class %lld is out of range for %lld classes", (long long)(v + c->base), (long long)k->C);
+        return sc__bad_input(c, slot + 1, "class %lld is out of range for %lld classes", (long long)at64(k->targets, from + s), (long long)k->C);
     }
     used += length;
     if (length > k->S) k->S = length;
@@ -189,7 +189,7 @@ static sc_status ctc_loss(sc_call *c) {
     if (sc__category((sc_dtype)c->in[i]->dtype) != SC_CAT_INT) return sc__bad_input(c, i, "expected integers, got %s", sc_dtype_name((sc_dtype)c->in[i]->dtype));
   int64_t N = x->ndim == 3 ? x->dim[1] : 1, C = x->dim[x->ndim - 1];
   sc_attr attr[3] = {sc__has(c, 0) ? c->attr[0] : sc__int(c->base), c->attr[1], c->attr[2]};
-  if (attr[0].i - c->base < 0 || attr[0].i - c->base >= C)
+  if (sc__position(attr[0].i, c->base) < 0 || sc__position(attr[0].i, c->base) >= C)
     return sc__bad_attr(c, 0, "class %lld is out of range for %lld classes", (long long)attr[0].i, (long long)C);
   if (c->in[1]->ndim != 1 && !(c->in[1]->ndim == 2 && c->in[1]->dim[0] == N))
     return sc__bad_input(c, 1, "expected %lld rows or one row of all targets, got shape %s", (long long)N, sc__shape_text(c->in[1]->ndim, c->in[1]->dim, t, sizeof t));

@@ -56,7 +56,7 @@ static sc_status var_backward_compose(sc_call *c) {
   sc_attr mean_attr[2] = {c->attr[0], sc__bool(true)}, wide_attr[3] = {sc__ints(x->dim, x->ndim), c->attr[0], c->attr[2]};
   sc_status s = sc__make(c, "mean", &x, 1, mean_attr, 2, &mean);
   if (s == SC_OK) s = sc__make(c, "sub", (sc_tensor *[]){x, mean}, 2, NULL, 0, &off);
-  if (s == SC_OK) s = sc__scaled(c, dy, 2 / (free > 0 ? free : 0), &small);
+  if (s == SC_OK) s = sc__scaled(c, dy, 2 / free, &small);
   if (s == SC_OK) s = sc__make(c, "unreduce", &small, 1, wide_attr, 3, &wide);
   if (s == SC_OK) s = sc__become(c, "mul", (sc_tensor *[]){wide, off}, 2, NULL, 0);
   sc_tensor_release(mean);

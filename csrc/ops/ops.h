@@ -174,6 +174,8 @@ sc_status sc__bad_call(sc_call *c, const char *format, ...) SC_FORMAT(2, 3);
 sc_status sc__dim(sc_call *c, int slot, int ndim, int *out);
 /* attr[slot], dims, as a mask; none or an empty list: all. Twice the same is an error. */
 sc_status sc__dims(sc_call *c, int slot, int ndim, bool *mask);
+/* The position an index value names, counted from 0; what lies outside int64 wraps to a number that no range holds. */
+static inline int64_t sc__position(int64_t value, uint8_t base) { return (int64_t)((uint64_t)value - base); }
 static inline bool sc__has(const sc_call *c, int slot) { return c->attr[slot].kind != SC_ATTR_NONE; }
 static inline double sc__number(const sc_attr *a) { return a->kind == SC_ATTR_INT ? (double)a->i : a->f; }
 static inline sc_dtype sc__dtype_or(const sc_attr *a, sc_dtype d) { return a->kind == SC_ATTR_NONE ? d : (sc_dtype)a->i; }

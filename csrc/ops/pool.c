@@ -281,7 +281,7 @@ static sc_status plane_infer(sc_call *c) {
 
 static sc_status check_positions(sc_call *c, const int64_t *at, int64_t n, int64_t plane) {
   for (int64_t i = 0; i < n; i++) {
-    int64_t k = at[i] - c->base;
+    int64_t k = sc__position(at[i], c->base);
     if (k < 0 || k >= plane)
       return sc__bad_input(c, 1, "index %lld is out of range for a plane of %lld elements (expected %d to %lld)", (long long)at[i], (long long)plane,
                            c->base, (long long)plane - 1 + c->base);

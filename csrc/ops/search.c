@@ -207,8 +207,8 @@ static sc_status search(sc_call *c, sc_tensor *sequence, sc_tensor *x, sc_tensor
   finder f = {type == SC_INT64, right, NULL, c->base};
   if (st == SC_OK && order)
     for (int64_t i = 0; i < order->numel && st == SC_OK; i++) {
-      int64_t k = ((const int64_t *)order->data)[i] - c->base;
-      if (k < 0 || k >= n) st = sc__bad_call(c, "the sorter holds the index %lld, expected %d to %lld", (long long)(k + c->base), c->base, (long long)(n - 1 + c->base));
+      int64_t v = ((const int64_t *)order->data)[i], k = sc__position(v, c->base);
+      if (k < 0 || k >= n) st = sc__bad_call(c, "the sorter holds the index %lld, expected %d to %lld", (long long)v, c->base, (long long)(n - 1 + c->base));
     }
   for (int64_t i = 0; i < x->numel && st == SC_OK; i++) {
     int64_t row = per ? i / per : 0;

@@ -397,6 +397,7 @@ define(sc, "cdist(x1, x2, p: float = 2, compute_mode: str?)",
     if x1:dim() < 2 or x2:dim() < 2 or x1:size(-1) ~= x2:size(-1) then
       fail("cdist: argument 2 (x2): shapes %s and %s do not fit", text(x1), text(x2))
     end
+    if x1:size(-1) == 0 then p = 2 end                   -- points without coordinates are 0 apart, whatever the norm
     return linalg.vector_norm(x1:unsqueeze(-2) - x2:unsqueeze(-3), p, -1)
   end)
 

@@ -36,7 +36,8 @@ Example: sc.nn.functional.pairwise_distance(sc.ones(2, 3), sc.zeros(2, 3))]],
   end)
 
 loss("cosine_similarity(x1, x2, dim: dim = 1, eps: float = 1e-8)",
-  [[The cosine of the angle between vectors along dim (the second when not given); norms count as eps at least.
+  [[The cosine of the angle between vectors along dim (the second when not given); norms count as eps at least. Shapes
+broadcast first, so that a vector of one number counts as that number repeated.
 Example: sc.nn.functional.cosine_similarity(sc.ones(2, 3), sc.ones(2, 3))]],
   function(a, b, dim, eps)
     local function unit(x)
@@ -44,6 +45,7 @@ Example: sc.nn.functional.cosine_similarity(sc.ones(2, 3), sc.ones(2, 3))]],
       local kept = norm:clamp(eps)
       return x / (norm + (kept - norm):detach())
     end
+    if shape(a) ~= shape(b) then a, b = table.unpack(sc.broadcast_tensors(a, b)) end
     return (unit(a) * unit(b)):sum(dim)
   end)
 

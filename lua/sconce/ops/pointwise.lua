@@ -32,6 +32,7 @@ define(sc, "mvlgamma(x, p: int)", "Logarithm of the multivariate gamma function:
   .. "lgamma(x - j / 2).\n"
   .. "Errors: p < 1.", function(x, p)
   if p < 1 then error(("mvlgamma: argument 2 (p): expected at least 1, got %d"):format(p), 2) end
+  if p > 65536 then error(("mvlgamma: argument 2 (p): %d terms are too many (at most 65536)"):format(p), 2) end
   local y = sc.lgamma(x)
   for j = 1, p - 1 do y = y + sc.lgamma(x - j / 2) end
   return y + p * (p - 1) / 4 * math.log(math.pi)
