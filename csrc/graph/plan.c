@@ -9,8 +9,10 @@
 ** checks whatever depends on data. After the first run nothing is asked of the host's allocator. Results handed out are fresh memory. */
 #include "plan.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 /* Headers borrow their storage; before they are released it has to be taken away. */
 static void unpoint(sc_plan *p) {
@@ -31,6 +33,8 @@ static void free_steps(sc_plan *p) {
 void sc__plan_release(sc_plan *p) {
   if (!p || --p->refs > 0) return;
   sc_context *ctx = p->ctx;
+  sc__plan_cancel(p);
+  sc__release(ctx, p->took, (size_t)p->n_steps * sizeof *p->took);
   unpoint(p);
   free_steps(p);
   for (size_t v = 0; v < p->n_values && p->slot; v++) sc_tensor_release(p->slot[v]);
@@ -296,6 +300,7 @@ static sc_status build(sc_plan *p, unsigned passes) {
   if (!p->slot || !p->patch || !p->fresh || !p->guard) return sc__no_memory(p->ctx, n * sizeof *p->slot);
   SC_TRY(make_headers(p));
   SC_TRY(make_steps(p));
+  SC_TRY(sc__schedule(p));
   SC_TRY(lay_out(p));
   find_guards(p);
   for (int i = 0; i < p->n_steps; i++) {              /* places for in-place results computed apart */
@@ -351,17 +356,20 @@ static sc_status located(sc_plan *p, const sc__step *s, sc_status status) {
   return sc__fail(p->ctx, status, "%s (recorded at %s:%d)", text, n->where.file, n->where.line);
 }
 
+static sc_status run_at(sc_plan *p, int i, sc_meta *meta) {
+  sc_status s = run_step(p, &p->step[i], meta);
+  if (s != SC_OK) return located(p, &p->step[i], s);
+  const sc_graph_node *n = &p->g->node[p->step[i].node];
+  for (int k = 0; k < n->n_in && (n->inplace || n->op->def->writes); k++) {
+    bool written = (n->inplace && k == 0) || (k < 32 && n->op->def->writes >> k & 1);
+    if (written && n->in[k] >= 0) slot_of(p, n->in[k])->storage->version++;
+  }
+  return SC_OK;
+}
+
 static sc_status run_steps(sc_plan *p) {
   sc_meta meta[SC_MAX_OUTPUTS];
-  for (int i = 0; i < p->n_steps; i++) {
-    sc_status s = run_step(p, &p->step[i], meta);
-    if (s != SC_OK) return located(p, &p->step[i], s);
-    const sc_graph_node *n = &p->g->node[p->step[i].node];
-    for (int k = 0; k < n->n_in && (n->inplace || n->op->def->writes); k++) {
-      bool written = (n->inplace && k == 0) || (k < 32 && n->op->def->writes >> k & 1);
-      if (written && n->in[k] >= 0) slot_of(p, n->in[k])->storage->version++;
-    }
-  }
+  for (int i = 0; i < p->n_steps; i++) SC_TRY(run_at(p, i, meta));
   return SC_OK;
 }
 
@@ -462,5 +470,101 @@ sc_status sc__plan_run(sc_plan *p, sc_tensor *const *in, sc_tensor **out) {
   ctx->grad_enabled = was;
   for (size_t i = 0; i < g->n_inputs + (size_t)p->n_fresh; i++) sc_tensor_release(packed[i]);
   sc__release(ctx, packed, bytes);
+  return s;
+}
+
+/* ---- running in slices ---- */
+
+static int64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static size_t bound_count(const sc_plan *p) { return 2 * p->g->n_inputs + (size_t)p->n_fresh + 1; }
+
+void sc__plan_cancel(sc_plan *p) {
+  if (!p->bound) return;
+  for (size_t i = 0; i < bound_count(p); i++) sc_tensor_release(p->bound[i]);
+  sc__release(p->ctx, p->bound, bound_count(p) * sizeof *p->bound);
+  p->bound = NULL;
+  p->running = false;
+}
+
+sc_status sc__plan_start(sc_plan *p, sc_tensor *const *in) {
+  size_t n = p->g->n_inputs;
+  if (p->running) return sc__fail(p->ctx, SC_EINVAL, "graph: this run is going on already; clone it to run it twice at once");
+  if (!p->took) p->took = sc__alloc_zero(p->ctx, (size_t)p->n_steps * sizeof *p->took);
+  if (!p->took) return sc__no_memory(p->ctx, (size_t)p->n_steps * sizeof *p->took);
+  p->bound = sc__alloc_zero(p->ctx, bound_count(p) * sizeof *p->bound);
+  if (!p->bound) return sc__no_memory(p->ctx, bound_count(p) * sizeof *p->bound);
+  p->running = true;
+  p->at = 0;
+  for (size_t i = 0; i < n; i++) p->bound[i] = sc_tensor_retain(in[i]);
+  sc_status s = begin(p, p->bound, p->bound + n, p->bound + 2 * n);
+  if (s != SC_OK) sc__plan_cancel(p);
+  return s;
+}
+
+static bool has_nan(const sc_tensor *t) {
+  sc_tensor *packed;
+  if (!sc__is_float((sc_dtype)t->dtype) || sc__tensor_packed((sc_tensor *)t, &packed) != SC_OK) return false;
+  int64_t z = (int64_t)sc_dtype_size((sc_dtype)t->dtype), i = 0;
+  while (i < t->numel && !isnan(sc__load((sc_dtype)t->dtype, packed->data + i * z).f)) i++;
+  sc_tensor_release(packed);
+  return i < t->numel;
+}
+
+static sc_status refuse_nan(sc_plan *p, const sc__step *s) {
+  const sc_graph_node *n = &p->g->node[s->node];
+  for (int i = 0; i < n->n_out; i++)
+    if (slot_of(p, n->out[i]) && has_nan(slot_of(p, n->out[i])))
+      return located(p, s, sc__fail(p->ctx, SC_EINVAL, "check_nan: result %d of %s holds NaN", i + 1, n->op->name));
+  return SC_OK;
+}
+
+void sc__plan_step_info(const sc_plan *p, int i, int32_t *node, int64_t *ns, int64_t *bytes) {
+  const sc_graph_node *n = &p->g->node[p->step[i].node];
+  *node = p->step[i].node;
+  *ns = p->took ? p->took[i] : 0;
+  *bytes = 0;
+  for (int k = 0; k < n->n_out; k++) {
+    const sc_tensor *t = slot_of(p, n->out[k]);
+    if (t) *bytes += t->numel * (int64_t)sc_dtype_size((sc_dtype)t->dtype);
+  }
+}
+
+sc_status sc__plan_advance(sc_plan *p, int64_t ns, bool check_nan, bool *done) {
+  sc_context *ctx = p->ctx;
+  sc_meta meta[SC_MAX_OUTPUTS];
+  *done = false;
+  if (!p->bound) return sc__fail(ctx, SC_EINVAL, "job: it is over");
+  int64_t begun = now_ns(), t = begun, left = 0;
+  bool was = ctx->grad_enabled;
+  ctx->grad_enabled = false;
+  sc_status s = SC_OK;
+  for (int k = p->tail; k < p->n_steps; k++) left += p->took[k];
+  while (p->at < p->n_steps && s == SC_OK) {
+    int64_t next = p->at == p->tail ? left : p->took[p->at];      /* the updates are done in one go */
+    if (p->at <= p->tail && t > begun && t - begun + next > ns) break;
+    s = run_at(p, p->at, meta);
+    if (s == SC_OK && check_nan) s = refuse_nan(p, &p->step[p->at]);
+    int64_t now = now_ns();
+    p->took[p->at++] = now - t;
+    t = now;
+  }
+  ctx->grad_enabled = was;
+  if (s != SC_OK) { sc__plan_cancel(p); return s; }
+  *done = p->at == p->n_steps;
+  return SC_OK;
+}
+
+sc_status sc__plan_finish(sc_plan *p, sc_tensor **out) {
+  size_t n = p->g->n_inputs, i = 0;
+  if (!p->bound || p->at < p->n_steps) return sc__fail(p->ctx, SC_EINVAL, "job: it is not done");
+  sc_status s = write_back(p, p->bound, p->bound + n);
+  for (; i < p->g->n_outputs && s == SC_OK; i++) s = output(p, i, p->bound, p->bound + 2 * n, &out[i]);
+  if (s != SC_OK) for (size_t k = 0; k + 1 < i; k++) sc_tensor_release(out[k]);
+  sc__plan_cancel(p);
   return s;
 }

@@ -30,7 +30,14 @@ struct sc_plan {
   int32_t *patch;                /* views of inputs and of outputs: pointed at their memory when a run begins */
   int32_t *fresh;                /* roots of outputs: new memory each run */
   int n_patches, n_fresh, n_guards;
+  int tail;                      /* the first of the steps that write to what outlives a run, see schedule.c */
+  int at;                        /* of a run going on: the next step */
+  sc_tensor **bound;             /* of a run going on: inputs as given, inputs as used, new memory; owned */
+  int64_t *took;                 /* [n_steps] nanoseconds of each when last run in slices; owned */
   const sc_storage **guard;      /* captured memory that no input may share, because one of them is written to */
 };
+
+/* Moves the steps that write to what outlives a run to the end. */
+sc_status sc__schedule(sc_plan *p);
 
 #endif

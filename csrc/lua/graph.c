@@ -318,6 +318,62 @@ static int plan_call(lua_State *L) {
   return box->n_out;
 }
 
+/* ---- runs in slices ---- */
+
+/* plan:start(tensor, …) */
+static int plan_start(lua_State *L) {
+  plan_box *box = luaL_checkudata(L, 1, PLAN);
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc_tensor **in = lua_newuserdatauv(L, (size_t)(box->n_in + 1) * sizeof *in, 0);
+  for (int i = 0; i < box->n_in; i++) in[i] = sc__check_tensor(L, b, i + 2, "graph");
+  sc__check(L, b, sc__plan_start(box->p, in));
+  return 0;
+}
+
+/* plan:advance(microseconds, check for NaN) -> done */
+static int plan_advance(lua_State *L) {
+  plan_box *box = luaL_checkudata(L, 1, PLAN);
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  lua_Number us = luaL_checknumber(L, 2);
+  bool done;
+  sc__check(L, b, sc__plan_advance(box->p, us < 9e12 ? us > 0 ? (int64_t)(us * 1000) : 0 : INT64_MAX / 2, lua_toboolean(L, 3), &done));
+  lua_pushboolean(L, done);
+  return 1;
+}
+
+/* plan:finish() -> tensor, … */
+static int plan_finish(lua_State *L) {
+  plan_box *box = luaL_checkudata(L, 1, PLAN);
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc_tensor **out = lua_newuserdatauv(L, (size_t)(box->n_out + 1) * sizeof *out, 0);
+  luaL_checkstack(L, box->n_out + 4, "graph");
+  sc__check(L, b, sc__plan_finish(box->p, out));
+  for (int i = 0; i < box->n_out; i++) sc__push_tensor(L, b, out[i]);
+  return box->n_out;
+}
+
+static int plan_cancel(lua_State *L) { sc__plan_cancel(((plan_box *)luaL_checkudata(L, 1, PLAN))->p); return 0; }
+
+/* plan:steps() -> list of { node =, ns = of the latest run in slices, bytes = of its results } */
+static int plan_steps(lua_State *L) {
+  plan_box *box = luaL_checkudata(L, 1, PLAN);
+  lua_newtable(L);
+  for (int i = 0; i < sc__plan_steps(box->p); i++) {
+    int32_t node;
+    int64_t ns, bytes;
+    sc__plan_step_info(box->p, i, &node, &ns, &bytes);
+    lua_createtable(L, 0, 3);
+    lua_pushinteger(L, node + 1); lua_setfield(L, -2, "node");
+    lua_pushinteger(L, (lua_Integer)ns); lua_setfield(L, -2, "ns");
+    lua_pushinteger(L, (lua_Integer)bytes); lua_setfield(L, -2, "bytes");
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
 static int plan_stats(lua_State *L) {
   plan_box *box = luaL_checkudata(L, 1, PLAN);
   lua_createtable(L, 0, 2);
@@ -332,7 +388,8 @@ static const luaL_Reg GRAPH_METHODS[] = {{"input", graph_input}, {"output", grap
   {"mark", graph_mark}, {"split", graph_split}, {"cut", graph_cut}, {NULL, NULL}};
 static int plan_valid(lua_State *L) { lua_pushboolean(L, sc__plan_valid(((plan_box *)luaL_checkudata(L, 1, PLAN))->p)); return 1; }
 
-static const luaL_Reg PLAN_METHODS[] = {{"valid", plan_valid}, {"stats", plan_stats}, {NULL, NULL}};
+static const luaL_Reg PLAN_METHODS[] = {{"valid", plan_valid}, {"start", plan_start}, {"advance", plan_advance}, {"finish", plan_finish},
+  {"cancel", plan_cancel}, {"steps", plan_steps}, {"stats", plan_stats}, {NULL, NULL}};
 
 static void metatable(lua_State *L, const char *name, const luaL_Reg *methods, lua_CFunction gc, lua_CFunction call) {
   luaL_newmetatable(L, name);

@@ -8,6 +8,13 @@ local fault = require "sconce.fault"
 
 local MOST_TRACES = 32 -- of one signature; more means that something the function captures changes all the time
 
+--- A trace, ready to run: called with the arguments of the function.
+local Run = {}
+Run.__index = function(self, name)
+  if name == "graph" then return require("sconce.graph").wrap(rawget(self, "core")) end
+  return Run[name]
+end
+
 local Compiled = {}
 Compiled.__index = Compiled
 
@@ -183,7 +190,8 @@ local function trace(self, args)
   end)
   local leaves, grads = graph:trace_end()
   if not ok then error(err, 0) end
-  local entry = { graph = graph, order = order, spans = spans, shape = shape, plain = plain and not gradients, keep = {} }
+  local entry = setmetatable({ core = graph, options = self.options, order = order, spans = spans, shape = shape,
+    plain = plain and not gradients, keep = {} }, Run)
   entry.gradients = gradients and split(graph, gradients, self.options.passes)
   if self.options.keep_grads then
     for i, leaf in ipairs(leaves) do
@@ -195,23 +203,53 @@ local function trace(self, args)
     entry.plain = entry.plain and #entry.keep == 0
   end
   entry.plan = graph:plan(self.options.passes)
+  entry.last = entry.plan
   return entry
 end
 
-local function run(entry, args)
+--- What the plan is fed with.
+local function inputs_of(entry, args)
   local order, picked = entry.order, {}
   for i = 1, #order do
     local at = order[i]
     picked[i] = at > 0 and args[at] or entry.spans[-at] and core.span(args[-at]) or core.whole_memory(args[-at])
   end
-  if entry.plain then return entry.plan(table.unpack(picked)) end
-  local values = table.pack(entry.plan(table.unpack(picked)))
+  return picked
+end
+
+--- What the function returns, from the plan's outputs.
+local function results_of(entry, args, values)
+  if entry.plain then return table.unpack(values, 1, values.n) end
   if entry.gradients then remember(entry, args, values) end
   local results = {}
   for i = 1, entry.shape.n do results[i] = rebuild(entry.shape[i], values) end
   for i, leaf in ipairs(entry.keep) do leaf.grad = values[values.n - #entry.keep + i] end
   return table.unpack(results, 1, entry.shape.n)
 end
+
+function Run:_bind(...)
+  local args = table.pack(...)
+  return self.plan, inputs_of(self, args), function(values) return results_of(self, args, values) end
+end
+
+local function run(entry, args)
+  if entry._watched then return entry:start(table.unpack(args, 1, args.n)):result() end
+  if entry.plain then return entry.plan(table.unpack(inputs_of(entry, args))) end
+  return results_of(entry, args, table.pack(entry.plan(table.unpack(inputs_of(entry, args)))))
+end
+
+function Run:__call(...) return run(self, table.pack(...)) end
+
+--- The same with memory of its own, for jobs going on at once; captured tensors are shared.
+function Run:clone()
+  local copy = {}
+  for k, v in pairs(self) do copy[k] = v end
+  copy.plan = self.core:plan(self.options.passes)
+  copy.last = copy.plan
+  return setmetatable(copy, Run)
+end
+
+require("sconce.run").install(Run)
 
 local function note(self, signature, fingerprint)
   local reason
@@ -238,7 +276,8 @@ function Compiled:__call(...)
       self.traces[signature] = of_signature
     end
     if of_signature.count >= MOST_TRACES then
-      error(string.format("compile: traced %d times for the same arguments; something the function captures changes at every call", MOST_TRACES), 2)
+      error(string.format("compile: traced %d times for the same arguments; something the function captures changes at every call",
+        MOST_TRACES), 2)
     end
     entry = trace(self, args)
     of_signature[core.fingerprint(self.fn)] = entry
@@ -255,7 +294,7 @@ function Compiled:explain()
   return table.concat(lines, "\n")
 end
 
---- The runs it keeps: a list of { graph =, plan = }.
+--- The runs it keeps, one for each signature: see lua/sconce/run.lua for what they can do.
 function Compiled:runs()
   local list = {}
   for _, of_signature in pairs(self.traces) do

@@ -19,6 +19,13 @@ function graph.new()
   return setmetatable({ core = core.graph(), symbols = {}, numbers = {}, inputs = {}, outputs = {} }, Graph)
 end
 
+--- A recorded graph of the engine as such an object, which cannot change any more.
+function graph.wrap(recorded)
+  local inputs, outputs = recorded:names()
+  for i, name in ipairs(inputs) do inputs[i] = { name = name, shape = {} } end
+  return setmetatable({ core = recorded, symbols = {}, numbers = {}, inputs = inputs, outputs = outputs, compiled = true }, Graph)
+end
+
 --- The stand-in for a named size.
 local function symbol(self, name)
   local at = self.symbols[name]
@@ -86,26 +93,31 @@ local function plan_for(self, feeds)
   local plan = self.plans[key]
   if not plan then
     local g = #sizes > 0 and self.graph.core:instantiate(sizes) or self.graph.core
-    plan = g:plan(self.options.passes)
+    plan = { g:plan(self.options.passes), g }
     self.plans[key] = plan
-    self.last = plan
   end
-  return plan
+  self.last, self.core = plan[1], plan[2]
+  return plan[1]
+end
+
+function Run:_bind(feeds)
+  if type(feeds) ~= "table" then error("graph: expected a table of inputs, got " .. type(feeds), 3) end
+  local plan, args = plan_for(self, feeds), { n = #self.graph.inputs }
+  for i, input in ipairs(self.graph.inputs) do args[i] = feeds[input.name] end
+  return plan, args, function(values)
+    local results = {}
+    for i, name in ipairs(self.graph.outputs) do results[name] = values[i] end
+    return results
+  end
 end
 
 function Run:__call(feeds)
-  if type(feeds) ~= "table" then error("graph: expected a table of inputs, got " .. type(feeds), 2) end
-  local plan, args = plan_for(self, feeds), {}
-  for i, input in ipairs(self.graph.inputs) do args[i] = feeds[input.name] end
-  local values, results = table.pack(plan(table.unpack(args, 1, #self.graph.inputs))), {}
-  for i, name in ipairs(self.graph.outputs) do results[name] = values[i] end
-  return results
+  if self._watched then return self:start(feeds):result() end
+  local plan, args, finish = self:_bind(feeds)
+  return finish(table.pack(plan(table.unpack(args, 1, args.n))))
 end
 
---- Bytes of the arena, for the sizes seen last.
-function Run:bytes() return self.last and self.last:stats().bytes or 0 end
-
-function Run:stats() return self.last and self.last:stats() or {} end
+require("sconce.run").install(Run)
 
 --- The same graph with memory of its own; weights are shared.
 function Run:clone() return setmetatable({ graph = self.graph, plans = {}, options = self.options }, Run) end
@@ -123,8 +135,8 @@ function Session:run(fetches, feeds)
   key = table.concat(key, ";")
   local run = self.plans[key]
   if not run then
-    run = setmetatable({ graph = setmetatable({ outputs = {}, core = self.graph.core:fetching(list) }, { __index = self.graph }), plans = {},
-      options = {} }, Run)
+    run = setmetatable({ graph = setmetatable({ outputs = {}, core = self.graph.core:fetching(list) }, { __index = self.graph }),
+      plans = {}, options = {} }, Run)
     for i = 1, #list do run.graph.outputs[i] = tostring(i) end
     self.plans[key] = run
   end

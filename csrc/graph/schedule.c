@@ -1,0 +1,77 @@
+/* The order of a plan's steps: those that write to what outlives a run (captured tensors, inputs), and those that have to come after
+** them, are moved to the end, everything else keeps its place before. So a run that is cut into slices changes nothing but its own
+** memory until its last slice, which does all updates at once.
+**
+** A step joins the end when it writes to such memory, when it touches what a step there writes or writes what one there reads, or when
+** both draw random numbers. Both parts keep their own order, so every pair of steps that depend on each other does. */
+#include "plan.h"
+
+#include <string.h>
+
+typedef struct marks { sc_plan *p; int32_t *memory; uint8_t *read, *written; bool random; } marks;
+
+static bool node_writes(const sc_graph_node *n, int i) { return (n->inplace && i == 0) || (i < 32 && n->op->def->writes >> i & 1); }
+
+static int32_t memory_of(const marks *m, int32_t v) { return m->memory[m->p->view.same[m->p->g->value[m->p->view.same[v]].root]]; }
+
+/* Whether node n belongs to the end. */
+static bool belongs(const marks *m, const sc_graph_node *n) {
+  if (sc__node_random(n) && m->random) return true;
+  for (int i = 0; i < n->n_in; i++) {
+    if (n->in[i] < 0) continue;
+    int32_t r = memory_of(m, n->in[i]);
+    if (m->written[r]) return true;
+    if (node_writes(n, i) && (m->read[r] || m->p->g->value[r].kind != SC_VALUE_RESULT)) return true;
+  }
+  return false;
+}
+
+static void note(marks *m, const sc_graph_node *n) {
+  if (sc__node_random(n)) m->random = true;
+  for (int i = 0; i < n->n_in; i++) {
+    if (n->in[i] < 0) continue;
+    int32_t r = memory_of(m, n->in[i]);
+    m->read[r] = 1;
+    if (node_writes(n, i)) m->written[r] = 1;
+  }
+  for (int i = 0; i < n->n_out; i++) if (!(n->inplace && i == 0)) m->written[memory_of(m, n->out[i])] = 1;
+}
+
+/* Captured tensors that share a storage are one memory. */
+static void find_memory(marks *m) {
+  const sc_graph *g = m->p->g;
+  for (size_t v = 0; v < g->n_values; v++) {
+    const sc_tensor *t = g->value[v].captured;
+    m->memory[v] = (int32_t)v;
+    for (size_t k = 0; t && !(t->flags & SC_T_WRAPPED) && k < v; k++)
+      if (g->value[k].captured && g->value[k].captured->storage == t->storage) { m->memory[v] = (int32_t)k; break; }
+  }
+}
+
+sc_status sc__schedule(sc_plan *p) {
+  const sc_graph *g = p->g;
+  size_t n = g->n_values + 1, bytes = n * 6 + (size_t)(p->n_steps + 1) * sizeof(sc__step);
+  p->tail = p->n_steps;
+  sc__step *end = sc__alloc_zero(p->ctx, bytes);
+  if (!end) return sc__no_memory(p->ctx, bytes);
+  marks m = {.p = p, .memory = (int32_t *)(end + p->n_steps + 1)};
+  m.read = (uint8_t *)(m.memory + n);
+  m.written = m.read + n;
+  find_memory(&m);
+  int kept = 0, moved = 0;
+  for (int s = 0; s < p->n_steps; s++) {
+    int32_t last = p->step[s].node;
+    bool to_end = false;
+    for (int pass = 0; pass < 2; pass++)
+      for (int32_t k = p->step[s].fused ? 0 : last; k <= last; k++) {
+        if (k != last && p->view.group[k] != last) continue;
+        if (pass == 0) to_end = to_end || belongs(&m, &g->node[k]);
+        else if (to_end) note(&m, &g->node[k]);
+      }
+    if (to_end) end[moved++] = p->step[s]; else p->step[kept++] = p->step[s];
+  }
+  memcpy(p->step + kept, end, (size_t)moved * sizeof *end);
+  p->tail = kept;
+  sc__release(p->ctx, end, bytes);
+  return SC_OK;
+}

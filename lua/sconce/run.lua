@@ -1,0 +1,132 @@
+--- What runs of built graphs and of compiled functions share: jobs, profiles, looking for NaN.
+---
+--- `install` gives a class these methods. The class has `_bind(self, ...)`, which turns a call's arguments into a plan, a list of its
+--- inputs and a function that makes the call's results of the plan's; `last`, the plan used last; and `core`, the recorded graph.
+local run = {}
+
+local Job = {}
+Job.__index = Job
+
+--- Runs for about so many microseconds, at least one step. The updates that the run makes are one step, the last.
+---@param microseconds number
+---@return boolean done
+function Job:advance(microseconds)
+  if self.state == "done" then return true end
+  if self.state ~= "running" then error("job: it was " .. self.state, 2) end
+  local ok, done = pcall(self.plan.advance, self.plan, microseconds, self.check_nan)
+  if not ok then
+    self.state = "stopped by an error"
+    error(done, 0)
+  end
+  if done then
+    self.values = table.pack(self.plan:finish())
+    self.state = "done"
+  end
+  return done
+end
+
+--- What the call would have given; runs whatever is left of it.
+function Job:result()
+  if self.state == "running" then self:advance(math.huge) end
+  if self.state ~= "done" then error("job: it was " .. self.state, 2) end
+  return self.finish(self.values)
+end
+
+--- Gives it up: nothing that outlives the run has changed, unless it is done already.
+function Job:cancel()
+  if self.state == "running" then
+    self.plan:cancel()
+    self.state = "cancelled"
+  end
+end
+
+function Job:__tostring() return "job (" .. self.state .. ")" end
+
+--- A line of the script, or of the engine when no line is known.
+local function place(node) return node.line and node.file .. ":" .. node.line or "?" end
+
+--- Names of a step's ops. A program's members are not kept apart: its last op stands for it.
+local function profile_of(self)
+  local nodes, list, by_line, total = self.core:nodes(), {}, {}, 0
+  for i, s in ipairs(self.last and self.last:steps() or {}) do
+    local n = nodes[s.node] or {}
+    local line = place(n)
+    list[i] = { op = n.op, line = line, ns = s.ns, bytes = s.bytes, node = s.node }
+    by_line[line] = by_line[line] or { line = line, ns = 0, bytes = 0, steps = 0 }
+    local at = by_line[line]
+    at.ns, at.bytes, at.steps = at.ns + s.ns, at.bytes + s.bytes, at.steps + 1
+    total = total + s.ns
+  end
+  local lines = {}
+  for _, l in pairs(by_line) do lines[#lines + 1] = l end
+  table.sort(lines, function(a, b) return a.ns > b.ns end)
+  return { steps = list, lines = lines, ns = total }
+end
+
+local function text_of(profile)
+  local out = { string.format("%.1f us in %d steps", profile.ns / 1000, #profile.steps) }
+  for _, l in ipairs(profile.lines) do
+    out[#out + 1] = string.format("%10.1f us %5.1f %% %12d bytes  %s", l.ns / 1000, 100 * l.ns / math.max(1, profile.ns), l.bytes, l.line)
+  end
+  return table.concat(out, "\n")
+end
+
+--- Chrome's viewer of traces reads this.
+local function write_trace(profile, path)
+  local events, at = {}, 0
+  for i, s in ipairs(profile.steps) do
+    events[i] = string.format('{"name":%q,"ph":"X","pid":1,"tid":1,"ts":%.3f,"dur":%.3f,"args":{"line":%q,"bytes":%d}}',
+      s.op or "?", at / 1000, s.ns / 1000, s.line, s.bytes)
+    at = at + s.ns
+  end
+  local file = assert(io.open(path, "w"))
+  file:write("[", table.concat(events, ",\n"), "]\n")
+  file:close()
+end
+
+--- Gives `class` the methods.
+function run.install(class)
+  --- A job: the call, to be run in slices of time. One at a time; clones have memory of their own.
+  function class:start(...)
+    local plan, inputs, finish = self:_bind(...)
+    plan:start(table.unpack(inputs, 1, inputs.n or #inputs))
+    return setmetatable({ plan = plan, finish = finish, state = "running", check_nan = self._check_nan }, Job)
+  end
+
+  --- Times every step of the calls that follow (`false` stops that); without an argument, the latest call's: a table with `steps`,
+  --- `lines` (by the script's line, most expensive first) and `ns`, which prints as a list. { trace = path } writes it for Chrome's viewer.
+  ---@param options? boolean|{ trace: string }
+  function class:profile(options)
+    if type(options) == "boolean" then
+      self._profiled = options or nil
+      self._watched = self._profiled or self._check_nan
+      return nil
+    end
+    local profile = setmetatable(profile_of(self), { __tostring = text_of })
+    if options and options.trace then write_trace(profile, options.trace) end
+    return profile
+  end
+
+  --- Makes the calls that follow stop with an error at the first result that holds NaN, naming its op and the script's line.
+  function class:check_nan(on)
+    self._check_nan = on or nil
+    self._watched = self._profiled or self._check_nan
+  end
+
+  --- Bytes of the arena, for the sizes seen last.
+  function class:bytes() return self.last and self.last:stats().bytes or 0 end
+
+  --- { steps =, bytes =, passes = a list of { name =, steps =, bytes = } with more passes on each }.
+  function class:stats()
+    if not self.last then return {} end
+    local stats = self.last:stats()
+    stats.passes = {}
+    for i, p in ipairs { { "recorded", 0 }, { "common subexpressions", 1 }, { "dead nodes", 3 }, { "fusion", 7 } } do
+      local s = self.core:plan(p[2]):stats()
+      stats.passes[i] = { name = p[1], steps = s.steps, bytes = s.bytes }
+    end
+    return stats
+  end
+end
+
+return run
