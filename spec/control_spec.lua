@@ -178,6 +178,27 @@ describe("branches and loops", function()
     assert.is_not.same(t[1], t[2])
   end)
 
+  it("draw the same random numbers in backward", function()
+    local function masks(v)
+      local function noisy(t) return sc.nn.functional.dropout(t, 0.5) end
+      local c = sc.cond(v:sum():gt(0), noisy, function(t) return t end, v)
+      local _, l = sc.while_loop(function(i) return i:lt(3) end, function(i, t) return i + 1, t + noisy(v) end, sc.tensor(0), v * 0.0)
+      local e, s = sc.scan(function(t, r) return t + noisy(r), noisy(r) end, v * 0.0, sc.stack { v, v, v })
+      return c + l, e, s:sum(1)
+    end
+    for round = 1, 3 do -- all are linear in v without a constant: the gradient times v is the result
+      local v = sc.full({ 16 }, 2.0):requires_grad_()
+      local y = select(round, sc.compile(masks)(v))
+      y:sum():backward()
+      near(y:detach(), v.grad * 2.0)
+    end
+    sc.manual_seed(3)
+    local a, after = sc.compile(masks)(sc.ones { 16 }), sc.rand(2)
+    sc.manual_seed(3)
+    near(masks(sc.ones { 16 }), a)
+    near(sc.rand(2), after)
+  end)
+
   local x = sc.tensor { 1.0, 2.0 }
   local ERRORS = {
     { "cond: the condition: expected a tensor of one element, got shape {2}", sc.cond, x, print, print },

@@ -40,9 +40,9 @@ static int outside(const sc_control *p, int graph) { return (int)p->graph[graph]
 
 int sc__control_lead(const sc_control *p) {
   switch (p->kind) {
-    case SC_CONTROL_COND: return 1;
-    case SC_CONTROL_WHILE_BACK: return p->n_carry + 1 + p->n_dy;
-    default: return p->n_carry + p->n_x;
+    case SC_CONTROL_COND: return 1 + p->replay;
+    case SC_CONTROL_WHILE_BACK: return p->n_carry + 1 + p->n_dy + p->replay;
+    default: return p->n_carry + p->n_x + p->replay;
   }
 }
 
@@ -54,12 +54,15 @@ int sc__control_operands(const sc_control *p) {
 
 static int scanned(const sc_control *p) { return (int)p->graph[0]->n_outputs - p->n_carry; }
 
+static bool hands_out_state(const sc_control *p) { return p->random && p->kind != SC_CONTROL_WHILE_BACK; }
+
 int sc__control_results(const sc_control *p) {
+  int state = hands_out_state(p);
   switch (p->kind) {
-    case SC_CONTROL_WHILE: return p->n_carry + 1;
-    case SC_CONTROL_SCAN: return p->n_carry + scanned(p) + (p->keep ? p->n_carry : 0);
+    case SC_CONTROL_WHILE: return p->n_carry + 1 + state;
+    case SC_CONTROL_SCAN: return p->n_carry + scanned(p) + (p->keep ? p->n_carry : 0) + state;
     case SC_CONTROL_WHILE_BACK: return (int)p->graph[1]->n_outputs;
-    default: return (int)p->graph[0]->n_outputs;
+    default: return (int)p->graph[0]->n_outputs + state;
   }
 }
 
@@ -77,7 +80,13 @@ static void meta_of(const sc_graph *g, int32_t value, bool stacked, int64_t roun
   sc__contiguous_strides(m->ndim, m->dim, m->stride);
 }
 
+static void state_meta(const sc_control *p, sc_meta *m) {
+  *m = (sc_meta){.dtype = SC_INT64, .ndim = 1, .dim = {2}, .stride = {1}};
+  if (p->kind == SC_CONTROL_SCAN) *m = (sc_meta){.dtype = SC_INT64, .ndim = 2, .dim = {p->rounds, 2}, .stride = {2, 1}};
+}
+
 static void result_meta(const sc_control *p, int i, sc_meta *m) {
+  if (hands_out_state(p) && i == sc__control_results(p) - 1) { state_meta(p, m); return; }
   const sc_graph *g = p->graph[p->kind == SC_CONTROL_WHILE || p->kind == SC_CONTROL_WHILE_BACK];
   int n = (int)g->n_outputs;
   if (i < n) meta_of(g, g->output[i].value, p->kind == SC_CONTROL_SCAN && i >= p->n_carry, p->rounds, m);
@@ -152,6 +161,7 @@ typedef struct job {
   sc_tensor **carry, **next;     /* owned: [n_carry + the body's results] each */
   sc_tensor **in;                /* of the graph that is run */
   int n;
+  sc_generator rng;              /* as it was */
 } job;
 
 static void drop(sc_tensor **list, int n) {
@@ -165,7 +175,7 @@ static size_t job_bytes(const job *j) {
 }
 
 static sc_status job_new(sc_call *c, job *j) {
-  *j = (job){.call = c, .p = c->attr[0].p};
+  *j = (job){.call = c, .p = c->attr[0].p, .rng = c->ctx->rng};
   sc_control *p = j->p;
   j->n = p->n_carry;
   for (int i = 0; i < p->n_graphs; i++) if ((int)p->graph[i]->n_outputs > j->n) j->n = (int)p->graph[i]->n_outputs;
@@ -184,6 +194,7 @@ static sc_status job_new(sc_call *c, job *j) {
 }
 
 static sc_status job_end(job *j, sc_status s) {
+  if (j->p->replay) j->call->ctx->rng = j->rng;
   drop(j->carry, j->n);
   drop(j->next, j->n);
   sc__release(j->call->ctx, j->carry, job_bytes(j));
@@ -224,6 +235,26 @@ static sc_status put_all(job *j, sc_tensor **list, int n) {
   return SC_OK;
 }
 
+/* The generator's state goes out, for a backward that draws the same numbers again; or it is set to what it was then. */
+static sc_status states(job *j, int64_t row) {
+  const sc_control *p = j->p;
+  sc_context *ctx = j->call->ctx;
+  if (p->replay) {
+    const sc_tensor *t = j->call->in[sc__control_lead(p) - 1];
+    const char *at = t->data + (row < 0 ? 0 : row * sc__stride(t)[0] * 8);
+    if (t->ndim && sc__stride(t)[t->ndim - 1] != 1) return sc__bad_call(j->call, "the state of the generator is not packed");
+    memcpy(&ctx->rng.seed, at, 8);
+    memcpy(&ctx->rng.offset, at + 8, 8);
+  }
+  if (!hands_out_state(p)) return SC_OK;
+  int64_t at;
+  SC_TRY(place(p, sc__control_results(p) - 1, &at));
+  char *to = j->call->out[0]->data + at + (row < 0 ? 0 : row * 16);
+  memcpy(to, &ctx->rng.seed, 8);
+  memcpy(to + 8, &ctx->rng.offset, 8);
+  return SC_OK;
+}
+
 static bool truth(const sc_tensor *t) { return sc__load((sc_dtype)t->dtype, t->data).f != 0; }
 
 static void start(job *j) { for (int i = 0; i < j->p->n_carry; i++) j->carry[i] = sc_tensor_retain(j->call->in[i]); }
@@ -241,7 +272,8 @@ static void give_carried(job *j) { for (int i = 0; i < j->p->n_carry; i++) j->in
 static sc_status cond_run(sc_call *c) {
   job j;
   SC_TRY(job_new(c, &j));
-  sc_status s = run_graph(&j, truth(c->in[0]) ? 0 : 1);
+  sc_status s = states(&j, -1);
+  if (s == SC_OK) s = run_graph(&j, truth(c->in[0]) ? 0 : 1);
   if (s == SC_OK) s = put_all(&j, j.next, (int)j.p->graph[0]->n_outputs);
   return job_end(&j, s);
 }
@@ -262,7 +294,8 @@ static sc_status while_run(sc_call *c) {
   job j;
   int64_t rounds, at;
   SC_TRY(job_new(c, &j));
-  sc_status s = while_loop(&j, &rounds);
+  sc_status s = states(&j, -1);
+  if (s == SC_OK) s = while_loop(&j, &rounds);
   if (s == SC_OK) s = put_all(&j, j.carry, j.p->n_carry);
   if (s == SC_OK) s = place(j.p, j.p->n_carry, &at);
   if (s == SC_OK) memcpy(c->out[0]->data + at, &rounds, sizeof rounds);
@@ -280,6 +313,7 @@ static sc_status row_of(sc_tensor *x, int64_t row, sc_tensor **out) {
 static sc_status scan_round(job *j, int64_t row) {
   const sc_control *p = j->p;
   int k = p->n_carry, ys = scanned(p);
+  SC_TRY(states(j, row));
   give_carried(j);
   for (int i = 0; i < p->n_x; i++) j->in[k + i] = NULL;
   sc_status s = SC_OK;
@@ -304,7 +338,23 @@ static sc_status scan_run(sc_call *c) {
 
 /* ---- the gradient of while ---- */
 
-typedef struct history { sc_tensor **at; size_t n, room; } history;
+typedef struct history { sc_tensor **at; sc_generator *rng; size_t n, room, rounds, room_rounds; } history;
+
+/* The generator at the beginning of each round. */
+static sc_status remember_state(job *j, history *h) {
+  if (!j->p->replay) return SC_OK;
+  if (h->rounds == h->room_rounds) {
+    size_t more = h->room_rounds ? h->room_rounds * 2 : 16;
+    sc_generator *bigger = sc__alloc(j->p->ctx, more * sizeof *bigger);
+    if (!bigger) return sc__no_memory(j->p->ctx, more * sizeof *bigger);
+    if (h->rounds) memcpy(bigger, h->rng, h->rounds * sizeof *bigger);
+    sc__release(j->p->ctx, h->rng, h->room_rounds * sizeof *bigger);
+    h->rng = bigger;
+    h->room_rounds = more;
+  }
+  h->rng[h->rounds++] = j->p->ctx->rng;
+  return SC_OK;
+}
 
 static sc_status remember(job *j, history *h) {
   size_t k = (size_t)j->p->n_carry;
@@ -337,8 +387,10 @@ static sc_status walk_back(job *j, history *h, sc_tensor **dy, sc_tensor **sum, 
   int k = p->n_carry, m = p->n_dy;
   int64_t rounds = *(const int64_t *)j->call->in[k]->data;
   start(j);
+  SC_TRY(states(j, -1));
   for (int64_t r = 0; r < rounds; r++) {
     SC_TRY(remember(j, h));
+    SC_TRY(remember_state(j, h));
     if (r + 1 == rounds) break;                        /* what the last round made is not needed */
     give_carried(j);
     SC_TRY(run_graph(j, 0));
@@ -348,6 +400,7 @@ static sc_status walk_back(job *j, history *h, sc_tensor **dy, sc_tensor **sum, 
   while (h->n) {
     for (int i = 0; i < k; i++) j->in[i] = h->at[h->n - (size_t)k + (size_t)i];
     for (int i = 0; i < m; i++) j->in[k + i] = dy[i];
+    if (p->replay) p->ctx->rng = h->rng[--h->rounds];
     SC_TRY(run_graph(j, 1));
     h->n -= (size_t)k;
     drop(h->at + h->n, k);
@@ -372,6 +425,7 @@ static sc_status while_back_run(sc_call *c) {
   sc__release(c->ctx, dy, bytes);
   drop(h.at, (int)h.n);
   sc__release(c->ctx, h.at, h.room * sizeof *h.at);
+  sc__release(c->ctx, h.rng, h.room_rounds * sizeof *h.rng);
   return job_end(&j, s);
 }
 

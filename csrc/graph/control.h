@@ -12,7 +12,8 @@ typedef struct sc_control {
   int32_t refs;
   uint8_t kind;
   bool reverse, keep;            /* scan: from the last to the first; also hands out the values carried into each round, stacked */
-  bool random;                   /* a graph draws random numbers */
+  bool random;                   /* a graph draws random numbers: the last result is the generator's state, of scan before each round */
+  bool replay;                   /* the last own operand is such a state: numbers are drawn as then, and the generator is as it was */
   sc_context *ctx;
   int n_graphs;
   sc_graph *graph[2];            /* owned. cond: true, false; while: condition, body; scan: body; back: body, gradients of a round */

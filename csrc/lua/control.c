@@ -53,7 +53,7 @@ static sc_status emit(binding *b, sc_control *p, sc_tensor **in, int n_in, sc_te
   return s;
 }
 
-/* core.control(kind, {graph, …}, { carry =, x =, dy =, rounds =, reverse =, keep = }, {operand, …}) -> list of results */
+/* core.control(kind, {graph, …}, { carry =, x =, dy =, rounds =, reverse =, keep =, replay = }, {operand, …}) -> list of results */
 static int control(lua_State *L) {
   static const char *const KINDS[] = {"cond", "while", "scan", "while_backward", NULL};
   binding *b = sc__binding(L);
@@ -61,6 +61,7 @@ static int control(lua_State *L) {
   sc_control like = {.kind = (uint8_t)luaL_checkoption(L, 1, NULL, KINDS), .n_graphs = (int)lua_rawlen(L, 2)}, *p;
   like.n_carry = (int)field(L, 3, "carry"); like.n_x = (int)field(L, 3, "x"); like.n_dy = (int)field(L, 3, "dy");
   like.rounds = field(L, 3, "rounds"); like.reverse = field(L, 3, "reverse"); like.keep = field(L, 3, "keep");
+  like.replay = field(L, 3, "replay");
   sc_graph *graph[2] = {NULL, NULL};
   for (int i = 0; i < like.n_graphs && i < 2; i++) {
     lua_rawgeti(L, 2, i + 1);
@@ -91,13 +92,25 @@ static int control(lua_State *L) {
   return 1;
 }
 
-/* core.is_random(g): a node draws random numbers */
+static void look_for_random(const sc_graph *g, bool *random, bool *own) {
+  for (size_t k = 0; k < g->n_nodes; k++) {
+    const sc_graph_node *n = &g->node[k];
+    *random = *random || sc__node_random(n);
+    for (int i = 0; i < n->op->n_attr; i++) {
+      if (n->attr[i].kind == SC_ATTR_GENERATOR) *own = true;
+      const sc_control *p = n->attr[i].kind == SC_ATTR_GRAPH ? n->attr[i].p : NULL;
+      for (int j = 0; p && j < p->n_graphs; j++) look_for_random(p->graph[j], random, own);
+    }
+  }
+}
+
+/* core.is_random(g): a node draws random numbers; one draws them from a generator of the script's */
 static int is_random(lua_State *L) {
-  const sc_graph *g = sc__check_graph(L, 1);
-  bool random = false;
-  for (size_t k = 0; k < g->n_nodes; k++) random = random || sc__node_random(&g->node[k]);
+  bool random = false, own = false;
+  look_for_random(sc__check_graph(L, 1), &random, &own);
   lua_pushboolean(L, random);
-  return 1;
+  lua_pushboolean(L, own);
+  return 2;
 }
 
 void sc__open_control(lua_State *L, binding *b) {

@@ -141,10 +141,10 @@ local function remember(what, parts, tensors, results, places, backward)
   local at, needs = {}, {}
   for i = 1, #tensors do at[i], needs[i] = i, true end
   local random = false
-  for _, part in ipairs(parts) do random = random or core.is_random(part.graph) end
+  for _, part in ipairs(parts) do random = random or select(2, core.is_random(part.graph)) end
   local function guarded(_, ...)
     if random then
-      fault.raise("backward", "%s in a graph: gradients through a branch or body that draws random numbers are not there", what)
+      fault.raise("backward", "%s in a graph: gradients through what draws from a generator of its own are not there", what)
     end
     return backward({ n = select("#", ...), ... })
   end
@@ -180,7 +180,15 @@ end
 
 -- ---------------------------------------------------------------- cond
 
-local function cond_graph(pred, fn_true, fn_false, args)
+--- Whether parts draw random numbers: a node's last result is then the state they were drawn from (state, removed here).
+local function take_state(results, ...)
+  for i = 1, select("#", ...) do
+    if core.is_random((select(i, ...)).graph) then return table.remove(results) end
+  end
+end
+
+--- state: of the generator, to draw what was drawn from there.
+local function cond_graph(pred, fn_true, fn_false, args, state)
   local since = core.sequence()
   local function called(fn) return function() return fn(table.unpack(args, 1, args.n)) end end
   local yes, no = record("cond", called(fn_true)), record("cond", called(fn_false))
@@ -190,7 +198,9 @@ local function cond_graph(pred, fn_true, fn_false, args)
   for i = 1, yes.results.n do
     check_same("cond", "result %d: fn_true returns %s, fn_false returns %s", i, yes.results[i], no.results[i])
   end
-  local results = core.control("cond", { yes.graph, no.graph }, {}, append(append({ pred }, yes.outer), no.outer))
+  local results = core.control("cond", { yes.graph, no.graph }, { replay = state ~= nil },
+    append(append({ pred, state }, yes.outer), no.outer))
+  local drawn = take_state(results, yes, no)
   local captured = captured_by(since, { n = 0 }, yes.results, no.results)
   if #captured > 0 then
     local places = {}
@@ -205,7 +215,7 @@ local function cond_graph(pred, fn_true, fn_false, args)
           return table.unpack(gradients(again, places, dys, captured, recorded), 1, #captured)
         end
       end
-      return cond_graph(pred, side(fn_true), side(fn_false), { n = 0 })
+      return cond_graph(pred, side(fn_true), side(fn_false), { n = 0 }, drawn)
     end)
   end
   return table.unpack(results)
@@ -241,7 +251,7 @@ local function check_carried(what, before, after)
   end
 end
 
-local function while_backward(body, carried, part, rounds, captured, places, dys)
+local function while_backward(body, carried, part, rounds, captured, places, dys, drawn)
   if core.is_grad_enabled() then
     fault.raise("backward", "while_loop in a graph: second derivatives are not there; use sc.scan where the number of rounds is known")
   end
@@ -254,8 +264,8 @@ local function while_backward(body, carried, part, rounds, captured, places, dys
     return table.unpack(grads, 1, grads.n)
   end, function(g) return inputs_like(g, dys, "dy", false, inputs_like(g, carried, "carried")) end)
   local operands = append(append({}, carried), { rounds })
-  append(append(append(operands, dys), part.outer), back.outer)
-  return table.unpack(core.control("while_backward", { part.graph, back.graph }, { carry = k, dy = m }, operands))
+  append(append(append(append(operands, dys), { drawn }), part.outer), back.outer)
+  return table.unpack(core.control("while_backward", { part.graph, back.graph }, { carry = k, dy = m, replay = drawn ~= nil }, operands))
 end
 
 local function while_graph(cond, body, carried)
@@ -270,12 +280,13 @@ local function while_graph(cond, body, carried)
   check_carried("while_loop", carried, part.results)
   local results = core.control("while", { check.graph, part.graph }, { carry = carried.n },
     append(append(append({}, carried), check.outer), part.outer))
+  local drawn = take_state(results, check, part)
   local rounds = table.remove(results)
   local captured = captured_by(since, part.formals, part.results)
   if core.is_grad_enabled() and (any_requires(carried) or #captured > 0) then
     local places = places_of_floats(carried)
     remember("while_loop", { check, part }, append(append({}, pick(carried, places)), captured), results, places, function(dys)
-      return while_backward(body, carried, part, rounds, captured, places, dys)
+      return while_backward(body, carried, part, rounds, captured, places, dys, drawn)
     end)
   end
   return table.unpack(results)
@@ -314,7 +325,7 @@ local function stacks_again(s)
     local given, results = table.pack(...), table.pack(s.fn(...))
     return table.unpack(append(append({}, results, k), given, k), 1, 2 * k)
   end
-  return { table.unpack(table.pack(scan_graph(fn, s.carried, s.xs, s.rounds, s.reverse)), k + 1, 2 * k) }
+  return { table.unpack(table.pack(scan_graph(fn, s.carried, s.xs, s.rounds, s.reverse, s.drawn)), k + 1, 2 * k) }
 end
 
 --- Backwards through a scan. Carried: the gradients of what is carried, and sums for the tensors from outside; scanned: what was carried
@@ -342,7 +353,7 @@ local function scan_backward(s, dys)
     for i = 1, #s.x_places do out[mc + nc + i] = g[mc + i] end
     return table.unpack(out, 1, mc + nc + #s.x_places)
   end
-  local back = table.pack(scan_graph(round, carry, rows, s.rounds, not s.reverse))
+  local back = table.pack(scan_graph(round, carry, rows, s.rounds, not s.reverse, s.drawn))
   local out = {} -- in the order of the node's inputs: carried, rows, captured
   for i = 1, mc do out[i] = back[i] end
   for i = 1, #s.x_places do out[mc + i] = back[mc + nc + i] end
@@ -350,18 +361,19 @@ local function scan_backward(s, dys)
   return table.unpack(out, 1, mc + #s.x_places + nc)
 end
 
-function scan_graph(fn, carried, xs, rounds, reverse)
+function scan_graph(fn, carried, xs, rounds, reverse, state)
   local since, k = core.sequence(), carried.n
   local part = record("scan", fn, function(g) return inputs_like(g, xs, "row", true, inputs_like(g, carried, "carried")) end)
   if part.results.n < k then fault.raise("scan", "%d values are carried, the function returned %d", k, part.results.n) end
   check_carried("scan", carried, { n = k, table.unpack(part.results, 1, k) })
   local captured = captured_by(since, part.formals, part.results)
   local grad = core.is_grad_enabled() and (any_requires(carried) or any_requires(xs) or #captured > 0)
-  local results = core.control("scan", { part.graph }, { carry = k, x = xs.n, rounds = rounds, reverse = reverse, keep = grad },
-    append(append(append({}, carried), xs), part.outer))
+  local results = core.control("scan", { part.graph }, { carry = k, x = xs.n, rounds = rounds, reverse = reverse, keep = grad,
+    replay = state ~= nil }, append(append(append(append({}, carried), xs), { state }), part.outer))
+  local drawn = take_state(results, part)
   local n = part.results.n
   if grad then
-    local s = { fn = fn, carried = carried, xs = xs, rounds = rounds, reverse = reverse, captured = captured,
+    local s = { fn = fn, carried = carried, xs = xs, rounds = rounds, reverse = reverse, captured = captured, drawn = drawn,
       carry_places = places_of_floats(carried), result_places = places_of_floats(part.results), x_places = {}, stacks = {} }
     for i = 1, k do s.stacks[i] = results[n + i] end
     for _, i in ipairs(places_of_floats(xs)) do s.x_places[#s.x_places + 1] = k + i end
