@@ -69,7 +69,7 @@ function fault.reader(what, params, before)
   for i, name in ipairs(names) do
     local preset = presets[i]
     if type(preset) == "table" then preset = "{" .. table.concat(preset, ", ") .. "}" end
-    shown[#shown + 1] = name .. (kinds[i] and ": " .. kinds[i] or "") .. 
+    shown[#shown + 1] = name .. (kinds[i] and ": " .. kinds[i] or "") ..
       (needed[i] and "" or preset == nil and "?" or " = " .. tostring(preset))
   end
   fault.signatures[what] = fault.signatures[what] or ("%s(%s)"):format(what, table.concat(shown, ", "))
