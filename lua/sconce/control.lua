@@ -448,4 +448,17 @@ function control.scan(fn, init, xs, options)
   return scan_now(fn, carried, rows, rounds, reverse)
 end
 
+local info = require("sconce.define").info
+info.cond = { signature = "cond(pred, fn_true, fn_false, ...) -> results", help = "The results of fn_true(…) when pred, a tensor of one "
+  .. "element, holds, else those of fn_false(…). Only the branch taken runs, in graphs as well.\nErrors: in a graph, branches that "
+  .. "differ in number, dtypes or shapes of results, or write to tensors from outside.\n"
+  .. "Example: sc.cond(x:sum():gt(0), function(a) return a * 2 end, function(a) return -a end, x)" }
+info.while_loop = { signature = "while_loop(cond, body, ...) -> carried", help = "Calls body on the carried tensors as long as cond on "
+  .. "them holds; returns what is carried at the end.\nErrors: body returns another number of tensors, or other dtypes or shapes.\n"
+  .. "Example: sc.while_loop(function(i) return i:lt(10) end, function(i) return i + 1 end, sc.tensor(0))" }
+info.scan = { signature = "scan(fn, init, xs, {reverse = false}) -> carried, stacked", help = "Carries tensors along dim 1 of others: "
+  .. "fn(carried, row) returns what is carried on and results that are stacked. init and xs may be lists.\nErrors: tensors of "
+  .. "different sizes in dim 1; carried values whose dtype or shape changes.\n"
+  .. "Example: sc.scan(function(s, x) return s + x, s + x end, sc.tensor(0.0), sc.tensor{1.0, 2.0})" }
+
 return control

@@ -41,11 +41,6 @@ function sc.constant(t) return require("sconce.compile").constant(t) end
 sc.config = setmetatable({}, { __index = function(_, k) return require("sconce.compile").config[k] end,
   __newindex = function(_, k, v) require("sconce.compile").config[k] = v end })
 
---- Branches and loops that depend on tensors; see lua/sconce/control.lua.
-function sc.cond(...) return require("sconce.control").cond(...) end
-function sc.while_loop(...) return require("sconce.control").while_loop(...) end
-function sc.scan(...) return require("sconce.control").scan(...) end
-
 function sc.help(name) return require("sconce.help").help(name) end
 function sc.apropos(word) return require("sconce.help").apropos(word) end
 
@@ -95,6 +90,7 @@ function sc.load_checkpoint(...) return require("sconce.checkpoint").load(...) e
 package.loaded["sconce"] = sc -- the files below want it
 
 require "sconce.autograd"
+for name, fn in pairs(require "sconce.control") do sc[name] = fn end -- cond, while_loop, scan
 
 -- Ops written in Lua, a file a family.
 for _, family in ipairs {
