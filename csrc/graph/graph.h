@@ -75,6 +75,8 @@ enum { SC_SYMBOLS = 10 };
 typedef struct sc_sizes { int n; int64_t actual[SC_SYMBOLS]; } sc_sizes;
 int64_t sc__stand_in(int symbol);                      /* the number that stands for a symbolic size in a recorded graph */
 bool sc__is_symbolic_size(int64_t size);
+/* v = quotient * (stand-in of that symbol, one of the first n) + rest; the quotient may hold another one. false: v is a plain number. */
+bool sc__size_term(int n, int64_t v, int *symbol, int64_t *quotient, int64_t *rest);
 int64_t sc__sizes_apply(const sc_sizes *z, int64_t v);
 /* new: the same graph for actual sizes. fetch: values to be its outputs instead of g's, named "1", "2" …; NULL: g's. */
 sc_status sc__graph_instantiate(const sc_graph *g, const sc_sizes *sizes, const int32_t *fetch, int n_fetch, sc_graph **out);

@@ -17,19 +17,36 @@ static const int64_t STAND_IN[SC_SYMBOLS] = {1000003, 1310041, 1716137, 2248139,
 
 int64_t sc__stand_in(int symbol) { return STAND_IN[symbol]; }
 
-/* false: v does not contain a stand-in */
-static bool decompose(const sc_sizes *z, int64_t v, int64_t *out, int depth) {
+static bool decompose(const sc_sizes *z, int64_t v, int64_t *out, int depth);
+
+/* v = quotient * (stand-in k) + rest, the quotient read the same way; false: v does not contain a stand-in */
+static bool term(const sc_sizes *z, int64_t v, int depth, int *symbol, int64_t *quotient, int64_t *rest) {
+  int64_t inner;
   if (llabs(v) < STAND_IN[0] - 64 || depth > 4) return false;
   for (int offset = 0; offset <= 1; offset++)          /* exact multiples, then those with a small constant */
     for (int k = z->n - 1; k >= 0; k--) {
-      int64_t p = STAND_IN[k], q = (v + (v < 0 ? -p / 2 : p / 2)) / p, r = v - q * p, inner;
+      int64_t p = STAND_IN[k], q = (v + (v < 0 ? -p / 2 : p / 2)) / p, r = v - q * p;
       if (q == 0 || (offset ? llabs(r) > 64 || llabs(q) > 64 : r != 0)) continue;
-      if (decompose(z, q, &inner, depth + 1)) q = inner;
-      else if (llabs(q) >= STAND_IN[0]) continue;
-      *out = q * z->actual[k] + r;
+      if (!decompose(z, q, &inner, depth + 1) && llabs(q) >= STAND_IN[0]) continue;
+      *symbol = k;
+      *quotient = q;
+      *rest = r;
       return true;
     }
   return false;
+}
+
+static bool decompose(const sc_sizes *z, int64_t v, int64_t *out, int depth) {
+  int k;
+  int64_t q, r, inner;
+  if (!term(z, v, depth, &k, &q, &r)) return false;
+  *out = (decompose(z, q, &inner, depth + 1) ? inner : q) * z->actual[k] + r;
+  return true;
+}
+
+bool sc__size_term(int n, int64_t v, int *symbol, int64_t *quotient, int64_t *rest) {
+  const sc_sizes z = {.n = n};
+  return term(&z, v, 0, symbol, quotient, rest);
 }
 
 bool sc__is_symbolic_size(int64_t size) {

@@ -145,6 +145,103 @@ static int graph_captures(lua_State *L) {
   return 1;
 }
 
+/* ---- all of it, for writers of files ---- */
+
+static void push_attr(lua_State *L, const sc_attr *a) {
+  switch (a->kind) {
+    case SC_ATTR_INT: lua_pushinteger(L, a->i); break;
+    case SC_ATTR_FLOAT: lua_pushnumber(L, a->f); break;
+    case SC_ATTR_BOOL: lua_pushboolean(L, a->i != 0); break;
+    case SC_ATTR_STRING: lua_pushstring(L, a->s); break;
+    case SC_ATTR_DTYPE: lua_pushstring(L, sc_dtype_name((sc_dtype)a->i)); break;
+    case SC_ATTR_INTS:
+    case SC_ATTR_FLOATS:
+      lua_createtable(L, a->n, 0);
+      for (int i = 0; i < a->n; i++) {
+        if (a->kind == SC_ATTR_INTS) lua_pushinteger(L, a->v[i]); else lua_pushnumber(L, ((const double *)a->v)[i]);
+        lua_rawseti(L, -2, i + 1);
+      }
+      break;
+    default: lua_pushnil(L);
+  }
+}
+
+static void push_sizes(lua_State *L, const int64_t *v, int n) {
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) { lua_pushinteger(L, v[i]); lua_rawseti(L, -2, i + 1); }
+}
+
+/* { kind =, dtype =, shape =, view =, root =, name =, tensor =, number = } */
+static void push_value(lua_State *L, binding *b, const sc_value *v) {
+  static const char *const KINDS[] = {"input", "capture", "result"};
+  lua_createtable(L, 0, 8);
+  lua_pushstring(L, KINDS[v->kind]); lua_setfield(L, -2, "kind");
+  lua_pushstring(L, sc_dtype_name((sc_dtype)v->dtype)); lua_setfield(L, -2, "dtype");
+  push_sizes(L, v->dim, v->ndim); lua_setfield(L, -2, "shape");
+  lua_pushinteger(L, v->root + 1); lua_setfield(L, -2, "root");
+  if (v->name) { lua_pushstring(L, v->name); lua_setfield(L, -2, "name"); }
+  if (!v->captured) return;
+  sc__push_tensor(L, b, sc_tensor_retain(v->captured));
+  lua_setfield(L, -2, "tensor");
+  if (!(v->captured->flags & SC_T_WRAPPED)) return;
+  sc__push_scalar(L, (sc_dtype)v->dtype, v->captured->data);
+  lua_setfield(L, -2, "number");
+}
+
+/* g:whole() -> { values =, nodes =, inputs =, outputs = }: attributes by name with dims and indices from 0, values by number */
+static int graph_whole(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__set_now(L, b);
+  sc_graph *g = check_graph(L, 1);
+  lua_createtable(L, 0, 4);
+  lua_createtable(L, (int)g->n_values, 0);
+  for (size_t v = 0; v < g->n_values; v++) { push_value(L, b, &g->value[v]); lua_rawseti(L, -2, (lua_Integer)v + 1); }
+  lua_setfield(L, -2, "values");
+  lua_createtable(L, (int)g->n_nodes, 0);
+  for (size_t k = 0; k < g->n_nodes; k++) {
+    const sc_graph_node *n = &g->node[k];
+    lua_createtable(L, 0, 6);
+    lua_pushstring(L, n->op->name); lua_setfield(L, -2, "op");
+    lua_pushboolean(L, n->inplace); lua_setfield(L, -2, "inplace");
+    lua_pushinteger(L, n->base); lua_setfield(L, -2, "base");
+    if (n->where.line) { lua_pushfstring(L, "%s:%d", n->where.file, n->where.line); lua_setfield(L, -2, "where"); }
+    lua_createtable(L, n->n_in, 0);
+    for (int i = 0; i < n->n_in; i++) { lua_pushinteger(L, n->in[i] + 1); lua_rawseti(L, -2, i + 1); }
+    lua_setfield(L, -2, "ins");
+    lua_createtable(L, n->n_out, 0);
+    for (int i = 0; i < n->n_out; i++) { lua_pushinteger(L, n->out[i] + 1); lua_rawseti(L, -2, i + 1); }
+    lua_setfield(L, -2, "outs");
+    lua_createtable(L, 0, n->op->n_attr);
+    for (int i = 0; i < n->op->n_attr; i++) { push_attr(L, &n->attr[i]); lua_setfield(L, -2, n->op->param[n->op->attr_param[i]].name); }
+    lua_setfield(L, -2, "attr");
+    lua_rawseti(L, -2, (lua_Integer)k + 1);
+  }
+  lua_setfield(L, -2, "nodes");
+  lua_createtable(L, (int)g->n_inputs, 0);
+  for (size_t i = 0; i < g->n_inputs; i++) { lua_pushinteger(L, g->input[i] + 1); lua_rawseti(L, -2, (lua_Integer)i + 1); }
+  lua_setfield(L, -2, "inputs");
+  lua_createtable(L, (int)g->n_outputs, 0);
+  for (size_t i = 0; i < g->n_outputs; i++) {
+    lua_createtable(L, 0, 2);
+    lua_pushstring(L, g->output[i].name); lua_setfield(L, -2, "name");
+    lua_pushinteger(L, g->output[i].value + 1); lua_setfield(L, -2, "value");
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+  lua_setfield(L, -2, "outputs");
+  return 1;
+}
+
+/* core.size_term(v, n) -> symbol, quotient, rest: v = quotient * symbol + rest; nothing when v is a plain number */
+static int size_term(lua_State *L) {
+  int symbol;
+  int64_t q, r;
+  if (!sc__size_term((int)luaL_checkinteger(L, 2), luaL_checkinteger(L, 1), &symbol, &q, &r)) return 0;
+  lua_pushinteger(L, symbol + 1);
+  lua_pushinteger(L, q);
+  lua_pushinteger(L, r);
+  return 3;
+}
+
 /* ---- tracing ---- */
 
 static int trace_begin(lua_State *L) {
@@ -384,7 +481,7 @@ static int plan_stats(lua_State *L) {
 
 static const luaL_Reg GRAPH_METHODS[] = {{"input", graph_input}, {"output", graph_output}, {"run", graph_run}, {"names", graph_names},
   {"nodes", graph_nodes}, {"captures", graph_captures}, {"trace_begin", trace_begin}, {"trace_end", trace_end}, {"plan", graph_plan},
-  {"instantiate", graph_instantiate}, {"fetching", graph_fetching},
+  {"instantiate", graph_instantiate}, {"whole", graph_whole}, {"fetching", graph_fetching},
   {"mark", graph_mark}, {"split", graph_split}, {"cut", graph_cut}, {NULL, NULL}};
 static int plan_valid(lua_State *L) { lua_pushboolean(L, sc__plan_valid(((plan_box *)luaL_checkudata(L, 1, PLAN))->p)); return 1; }
 
@@ -408,6 +505,10 @@ void sc__open_graph(lua_State *L, binding *b) {
   luaL_newmetatable(L, MARK);
   lua_pop(L, 1);
   metatable(L, PLAN, PLAN_METHODS, plan_gc, plan_call);
-  const luaL_Reg FUNCTIONS[] = {{"graph", graph_new}, {"is_tracing", is_tracing}, {"untraced", untraced}, {"stand_in", stand_in}, {"value_of", value_of}, {NULL, NULL}};
+  const luaL_Reg FUNCTIONS[] = {{"graph", graph_new}, {"is_tracing", is_tracing}, {"untraced", untraced}, {"stand_in", stand_in}, {"size_term", size_term}, {"value_of", value_of}, {NULL, NULL}};
   luaL_setfuncs(L, FUNCTIONS, 0);
+  luaL_getmetatable(L, GRAPH);                           /* for methods written in Lua */
+  lua_getfield(L, -1, "__index");
+  lua_setfield(L, -3, "graph_methods");
+  lua_pop(L, 1);
 }

@@ -145,6 +145,14 @@ function Session:run(fetches, feeds)
   return table.unpack(values, 1, #list)
 end
 
+--- Writes the graph as an ONNX model; see lua/sconce/onnx/export.lua.
+---@param path string
+---@param options? { external?: boolean, index_base?: integer }  # external: large weights in a file beside it
+function Graph:save(path, options) require("sconce.onnx.export")(self.core, path, options, self.numbers) end
+
+-- Of compiled functions: f.last.graph:save(path).
+function core.graph_methods.save(g, path, options) require("sconce.onnx.export")(g, path, options) end
+
 -- ---------------------------------------------------------------- looking inside
 
 --- The nodes, in order: { op =, inputs =, outputs =, file =, line = }.
