@@ -1,0 +1,299 @@
+--- ONNX: files written by hand, saved graphs read back, hostile files; and, where they are installed, ONNX's own checker
+--- (/usr/bin/python3 with onnx) and ONNX Runtime (node, with SCONCE_ORT naming a folder that holds node_modules/onnxruntime-node).
+local sc = require "sconce"
+package.path = "bench/?.lua;" .. package.path
+local models = require "models"
+
+-- ---------------------------------------------------------------- a writer of messages, independent of ours
+
+local function varint(n)
+  local s = ""
+  repeat
+    local b = n & 127
+    n = n >> 7
+    s = s .. string.char(n ~= 0 and b | 128 or b)
+  until n == 0
+  return s
+end
+local function int(field, n) return varint(field << 3) .. varint(n) end
+local function bytes(field, s) return varint(field << 3 | 2) .. varint(#s) .. s end
+local function value(name, elem, dims)
+  local shape = ""
+  for _, d in ipairs(dims) do shape = shape .. bytes(1, type(d) == "string" and bytes(2, d) or int(1, d)) end
+  return bytes(1, name) .. bytes(2, bytes(1, int(1, elem) .. bytes(2, shape)))
+end
+local function node(op, ins, outs, attrs)
+  local s = ""
+  for _, v in ipairs(ins) do s = s .. bytes(1, v) end
+  for _, v in ipairs(outs) do s = s .. bytes(2, v) end
+  return s .. bytes(4, op) .. (attrs or "")
+end
+local function attr_int(name, v) return bytes(5, bytes(1, name) .. int(3, v) .. int(20, 2)) end
+local function tensor(name, elem, dims, rest)
+  local s = int(2, elem) .. bytes(8, name) .. rest
+  for _, d in ipairs(dims) do s = s .. int(1, d) end
+  return s
+end
+local function model(o)
+  local g = bytes(2, "g")
+  for _, n in ipairs(o.nodes or {}) do g = g .. bytes(1, n) end
+  for _, t in ipairs(o.inits or {}) do g = g .. bytes(5, t) end
+  for _, v in ipairs(o.inputs or {}) do g = g .. bytes(11, v) end
+  for _, v in ipairs(o.outputs or {}) do g = g .. bytes(12, v) end
+  return int(1, 7) .. bytes(7, g) .. bytes(8, bytes(1, "") .. int(2, o.opset or 13))
+end
+
+local folder = os.tmpname()
+os.remove(folder)
+os.execute("mkdir " .. folder)
+local serial = 0
+local function file(content, name)
+  serial = serial + 1
+  local path = folder .. "/" .. (name or serial .. ".onnx")
+  local f = assert(io.open(path, "wb"))
+  f:write(content)
+  f:close()
+  return path
+end
+local function load(o) return sc.load_graph(file(model(o))) end
+local function refused(content, ...)
+  local path = file(content)
+  local ok, message = pcall(sc.load_graph, path)
+  assert.is_false(ok)
+  for _, word in ipairs { ... } do assert.truthy(tostring(message):find(word, 1, true), tostring(message) .. " lacks " .. word) end
+end
+
+teardown(function() os.execute("rm -rf " .. folder) end)
+
+local X = { value("x", 1, { "n", 2 }) }
+local Y = { value("y", 1, { "n", 2 }) }
+
+describe("onnx files", function()
+  it("run for every size of a named dimension", function()
+    local run = load { inputs = X, outputs = Y, nodes = { node("Mul", { "x", "w" }, { "y" }) },
+      inits = { tensor("w", 1, { 2 }, bytes(9, string.pack("<ff", 2, -3))) } }
+    assert.same({ { 2, -3 } }, run { x = sc.ones { 1, 2 } }.y:totable())
+    assert.same({ { 4, -6 }, { 0, 3 } }, run { x = sc.tensor { { 2.0, 2.0 }, { 0.0, -1.0 } } }.y:totable())
+    assert.same({ 0, 2 }, run { x = sc.zeros { 0, 2 } }.y.shape)
+    assert.has_error(function() run { x = sc.ones { 1, 3 } } end)
+    assert.has_error(function() run { x = sc.ones({ 1, 2 }, { dtype = "float64" }) } end)
+    assert.has_error(function() run {} end)
+    assert.has_error(function() run { x = sc.ones { 1, 2 }, z = sc.ones { 1 } } end)
+  end)
+
+  it("take numbers packed, one by one and raw", function()
+    for _, data in ipairs { bytes(4, string.pack("<ff", 5, 7)), varint(4 << 3 | 5) .. string.pack("<f", 5) .. varint(4 << 3 | 5) .. string.pack("<f", 7),
+      bytes(9, string.pack("<ff", 5, 7)) } do
+      local run = load { inputs = X, outputs = Y, nodes = { node("Add", { "x", "w" }, { "y" }) }, inits = { tensor("w", 1, { 2 }, data) } }
+      assert.same({ { 5, 7 } }, run { x = sc.zeros { 1, 2 } }.y:totable())
+    end
+  end)
+
+  it("keep their 0-based face", function()
+    local o = { inputs = { value("x", 1, { 3 }), value("i", 7, { 2 }) }, outputs = { value("y", 1, { 2 }), value("k", 7, { 1 }) },
+      nodes = { node("Gather", { "x", "i" }, { "y" }), node("ArgMax", { "x" }, { "k" }) } }
+    local out = load(o) { x = sc.tensor { 10.0, 30.0, 20.0 }, i = sc.tensor { 0, -1 } }
+    assert.same({ 10, 20 }, out.y:totable())
+    assert.same({ 1 }, out.k:totable())
+  end)
+
+  it("mean softmax as their opset says", function()
+    local function of(opset)
+      return load { opset = opset, inputs = { value("x", 1, { 1, 2, 2 }) }, outputs = { value("y", 1, { 1, 2, 2 }) }, nodes = { node("Softmax", { "x" }, { "y" }) } }
+    end
+    local x = sc.zeros { 1, 2, 2 }
+    assert.same({ { { 0.25, 0.25 }, { 0.25, 0.25 } } }, of(11) { x = x }.y:totable())
+    assert.same({ { { 0.5, 0.5 }, { 0.5, 0.5 } } }, of(13) { x = x }.y:totable())
+  end)
+
+  it("run directly when their course depends on values", function()
+    local run = load { inputs = { value("x", 1, { "n" }) }, outputs = { value("y", 7, { 1, "m" }) }, nodes = { node("NonZero", { "x" }, { "y" }) } }
+    assert.same({ { 1, 2 } }, run { x = sc.tensor { 0.0, 1.0, 2.0 } }.y:totable())
+    assert.same({ { 0 } }, run { x = sc.tensor { 3.0, 0.0, 0.0 } }.y:totable())
+    assert.is_false(run.recorded)
+  end)
+
+  it("are refused when they are broken", function()
+    local good = model { inputs = X, outputs = Y, nodes = { node("Relu", { "x" }, { "y" }) } }
+    for cut = 1, #good - 1, 3 do pcall(sc.load_graph, file(good:sub(1, cut), "cut.onnx")) end
+    refused("\7\7\7\7", "malformed")
+    refused(model { inputs = X, outputs = Y, nodes = { node("Frobnicate", { "x" }, { "y" }, bytes(3, "here")) } }, "here", "Frobnicate", "not supported")
+    refused(model { inputs = X, outputs = Y, nodes = { node("Relu", { "z" }, { "y" }) } }, "z", "not defined")
+    refused(model { inputs = X, outputs = Y, nodes = { node("Relu", { "b" }, { "a" }), node("Relu", { "a" }, { "b" }) } }, "not defined before")
+    refused(model { inputs = X, outputs = Y, nodes = { node("Relu", { "x" }, { "y" }), node("Relu", { "x" }, { "y" }) } }, "twice")
+    refused(model { inputs = X, outputs = Y }, "y", "not defined")
+    local function init(elem, dims, rest) return model { inputs = X, outputs = X, inits = { tensor("w", elem, dims, rest) } } end
+    refused(init(1, { 2 }, bytes(9, "123")), "w", "3 bytes")
+    refused(init(1, { 3 }, bytes(4, string.pack("<ff", 1, 2))), "2 values")
+    refused(init(1, { 1 << 40, 1 << 40 }, ""), "too large")
+    refused(init(1, { -1 }, ""), "negative")
+    refused(init(1, { 1 << 40 }, ""), "0 values")
+    refused(init(99, { 1 }, ""), "element type 99")
+  end)
+
+  it("may not nest without end", function()
+    local g = bytes(2, "deep")
+    for _ = 1, 10000 do g = bytes(1, node("If", { "c" }, { "y" }, bytes(5, bytes(1, "then_branch") .. bytes(6, g) .. int(20, 5)))) end
+    refused(int(1, 7) .. bytes(7, g), "nested")
+  end)
+
+  it("take data from files in their own folder only", function()
+    local function external(where, more)
+      return model { inputs = { value("x", 1, { 2 }) }, outputs = { value("y", 1, { 2 }) }, nodes = { node("Add", { "x", "w" }, { "y" }) },
+        inits = { tensor("w", 1, { 2 }, bytes(13, bytes(1, "location") .. bytes(2, where)) .. (more or "") .. int(14, 1)) } }
+    end
+    file(string.pack("<fff", 0, 3, 4), "data.bin")
+    local offset = bytes(13, bytes(1, "offset") .. bytes(2, "4"))
+    assert.same({ 3, 4 }, sc.load_graph(file(external("data.bin", offset))) { x = sc.zeros { 2 } }.y:totable())
+    refused(external("data.bin", bytes(13, bytes(1, "offset") .. bytes(2, "8"))), "past the file's end")
+    refused(external("data.bin", bytes(13, bytes(1, "offset") .. bytes(2, "-8"))))
+    refused(external("/etc/passwd"), "outside")
+    refused(external("../data.bin"), "outside")
+    refused(external("a/../../data.bin"), "outside")
+    os.execute("ln -s /etc/passwd " .. folder .. "/link && mkfifo " .. folder .. "/pipe && ln -s / " .. folder .. "/root")
+    refused(external("link"), "link")
+    refused(external("root/etc/passwd"))
+    refused(external("pipe"), "not a regular file")
+    refused(external("."))
+    os.execute("ln " .. folder .. "/data.bin " .. folder .. "/second")
+    refused(external("second"), "hard link")
+  end)
+end)
+
+-- ---------------------------------------------------------------- saving
+
+local function close(got, want, tol)
+  assert.same(want.shape, got.shape)
+  local scale = math.max(want:abs():max():item(), 1e-6)
+  assert.is_true((got - want):abs():max():item() <= tol * scale)
+end
+
+--- A model saved from a graph with a named batch size, its input and its output.
+local function saved(name, net, x, shape, options)
+  net:eval()
+  local path = folder .. "/" .. name .. ".onnx"
+  return sc.no_grad(function()
+    local g = sc.graph()
+    g:output("y", net(g:input("x", shape, x.dtype)))
+    g:save(path, options)
+    return { path = path, x = x, y = net(x), net = net, name = name }
+  end)
+end
+
+local all
+local function each()
+  if all then return ipairs(all) end
+  sc.manual_seed(3)
+  all = { saved("mlp", models.MLP(), sc.randn { 3, 784 }, { "batch", 784 }), saved("cnn", models.CNN(), sc.randn { 2, 1, 28, 28 }, { "batch", 1, 28, 28 }),
+    saved("lstm", models.LSTMNet(), sc.randn { 2, 5, 128 }, { "batch", "time", 128 }),
+    saved("gpt", models.GPT(), sc.randint(1, 66, { 2, 7 }), { "batch", 7 }) }
+  return ipairs(all)
+end
+
+local function has(command) return os.execute(command .. " >/dev/null 2>&1") == true end
+
+describe("saved graphs", function()
+  it("come back with the same numbers", function()
+    for _, m in each() do
+      local got = sc.load_graph(m.path) { x = m.name == "gpt" and m.x or m.x }.y
+      if m.name == "gpt" then close(got, m.y, 1e-6) else assert.is_true(got:eq(m.y):all():item(), m.name) end
+    end
+  end)
+
+  it("serve other sizes", function()
+    sc.no_grad(function()
+      local x = sc.randn { 5, 784 }
+      local _ = each()
+      close(sc.load_graph(all[1].path) { x = x }.y, all[1].net(x), 1e-6)
+      x = sc.randn { 1, 9, 128 }
+      close(sc.load_graph(all[3].path) { x = x }.y, all[3].net(x), 1e-6)
+    end)
+  end)
+
+  it("may keep weights beside them", function()
+    local m = saved("outside", models.MLP(), sc.randn { 2, 784 }, { "batch", 784 }, { external = true })
+    assert.is_true(sc.load_graph(m.path) { x = m.x }.y:eq(m.y):all():item())
+    local f = assert(io.open(m.path))
+    assert.is_true(f:seek("end") < 20000)
+    f:close()
+  end)
+
+  it("keep the 1-based face of index values, or move it", function()
+    local path = folder .. "/index.onnx"
+    local function save(options)
+      local g = sc.graph()
+      local i, w = g:input("i", { "n" }, "int64"), sc.tensor { { 1.0, 5.0 }, { 7.0, 2.0 } }
+      local rows = sc.nn.functional.embedding(i, w)
+      g:output("rows", rows)
+      g:output("best", rows:argmax(2))
+      g:save(path, options)
+      return sc.load_graph(path)
+    end
+    local out = save() { i = sc.tensor { 2, 1 } }
+    assert.same({ { 7, 2 }, { 1, 5 } }, out.rows:totable())
+    assert.same({ 1, 2 }, out.best:totable())
+    out = save { index_base = 0 } { i = sc.tensor { 1, 0 } }
+    assert.same({ { 7, 2 }, { 1, 5 } }, out.rows:totable())
+    assert.same({ 0, 1 }, out.best:totable())
+  end)
+
+  it("can be those of compiled functions", function()
+    local w = sc.randn { 4, 3 }
+    local f = sc.compile(function(x) return (x:matmul(w) + 1):softmax(2), x:mean(1) end)
+    local x = sc.randn { 2, 4 }
+    local y, m = f(x)
+    local path = folder .. "/traced.onnx"
+    f.last.graph:save(path)
+    local out = sc.load_graph(path) { arg1 = x }
+    close(out.out1, y, 1e-6)
+    close(out.out2, m, 1e-6)
+  end)
+
+  it("say what cannot be saved", function()
+    local g = sc.graph()
+    g:output("y", g:input("x", { 2 }):lgamma())
+    assert.has_error(function() g:save(folder .. "/no.onnx") end)
+    assert.has_error(function() g:save(folder .. "/no.onnx", { extern = true }) end)
+    assert.is_nil(io.open(folder .. "/no.onnx"))
+  end)
+
+  it("pass ONNX's checker", function()
+    if not has "/usr/bin/python3 -c 'import onnx'" then return pending "python3-onnx is not installed" end
+    local paths = {}
+    for _, m in each() do paths[#paths + 1] = m.path end
+    local program = "import onnx,sys\nfor p in sys.argv[1:]: onnx.checker.check_model(p, full_check=True)\n"
+    assert.is_true(has("/usr/bin/python3 " .. file(program, "check.py") .. " " .. table.concat(paths, " ")))
+  end)
+
+  it("give the same numbers in ONNX Runtime", function()
+    local ort = os.getenv "SCONCE_ORT"
+    if not (ort and has("test -d " .. ort .. "/node_modules/onnxruntime-node") and has "node --version") then
+      return pending "SCONCE_ORT does not name a folder with node_modules/onnxruntime-node"
+    end
+    for _, m in each() do
+      local data = {}
+      for i, v in ipairs(m.x:reshape { -1 }:totable()) do data[i] = m.x.dtype == "int64" and string.format("%d", v) or string.format("%.9g", v) end
+      local feeds = file(string.format('{"x":{"dtype":"%s","dims":[%s],"data":[%s]}}', m.x.dtype, table.concat(m.x.shape, ","), table.concat(data, ",")), "feeds.json")
+      local pipe = io.popen(string.format("node spec/support/onnx_ort.js %s %s %s", ort, m.path, feeds))
+      local text = pipe:read "a"
+      pipe:close()
+      local numbers = {}
+      for s in (text:match '"data":%[([^%]]*)%]' or ""):gmatch "[^,]+" do numbers[#numbers + 1] = tonumber(s) end
+      assert.equal(m.y:numel(), #numbers, m.name .. ": " .. text:sub(1, 200))
+      close(sc.tensor(numbers, { dtype = "float32" }):reshape(m.y.shape), m.y, 1e-5)
+    end
+  end)
+end)
+
+describe("onnx cases", function()
+  it("of a folder named by SCONCE_ONNX_CASES pass", function()
+    local where = os.getenv "SCONCE_ONNX_CASES"
+    if not where then return pending "SCONCE_ONNX_CASES names no folder" end
+    local cases, bad = require "spec.support.onnx_cases", {}
+    for name in io.popen("ls " .. where):lines() do
+      local ok, why = cases.run(where .. "/" .. name)
+      if not ok and not tostring(why):find "not supported" then bad[#bad + 1] = name .. ": " .. tostring(why) end
+    end
+    assert.same({}, bad)
+  end)
+end)
