@@ -82,7 +82,8 @@ describe("onnx files", function()
   end)
 
   it("take numbers packed, one by one and raw", function()
-    for _, data in ipairs { bytes(4, string.pack("<ff", 5, 7)), varint(4 << 3 | 5) .. string.pack("<f", 5) .. varint(4 << 3 | 5) .. string.pack("<f", 7),
+    for _, data in ipairs { bytes(4, string.pack("<ff", 5, 7)), varint(4 << 3 | 5) .. string.pack("<f",
+      5) .. varint(4 << 3 | 5) .. string.pack("<f", 7),
       bytes(9, string.pack("<ff", 5, 7)) } do
       local run = load { inputs = X, outputs = Y, nodes = { node("Add", { "x", "w" }, { "y" }) }, inits = { tensor("w", 1, { 2 }, data) } }
       assert.same({ { 5, 7 } }, run { x = sc.zeros { 1, 2 } }.y:totable())
@@ -98,16 +99,18 @@ describe("onnx files", function()
   end)
 
   it("mean softmax as their opset says", function()
-    local function of(opset)
-      return load { opset = opset, inputs = { value("x", 1, { 1, 2, 2 }) }, outputs = { value("y", 1, { 1, 2, 2 }) }, nodes = { node("Softmax", { "x" }, { "y" }) } }
+    local function of(opset, attrs)
+      return load { opset = opset, inputs = { value("x", 1, { 1, 2, 2 }) }, outputs = { value("y", 1, { 1, 2, 2 }) },
+        nodes = { node("Softmax", { "x" }, { "y" }, attrs) } } { x = sc.zeros { 1, 2, 2 } }.y:totable()
     end
-    local x = sc.zeros { 1, 2, 2 }
-    assert.same({ { { 0.25, 0.25 }, { 0.25, 0.25 } } }, of(11) { x = x }.y:totable())
-    assert.same({ { { 0.5, 0.5 }, { 0.5, 0.5 } } }, of(13) { x = x }.y:totable())
+    assert.same({ { { 0.25, 0.25 }, { 0.25, 0.25 } } }, of(11))
+    assert.same({ { { 0.5, 0.5 }, { 0.5, 0.5 } } }, of(11, attr_int("axis", 2)))
+    assert.same({ { { 0.5, 0.5 }, { 0.5, 0.5 } } }, of(13))
   end)
 
   it("run directly when their course depends on values", function()
-    local run = load { inputs = { value("x", 1, { "n" }) }, outputs = { value("y", 7, { 1, "m" }) }, nodes = { node("NonZero", { "x" }, { "y" }) } }
+    local run = load { inputs = { value("x", 1, { "n" }) }, outputs = { value("y", 7, { 1, "m" }) }, nodes = { node("NonZero",
+      { "x" }, { "y" }) } }
     assert.same({ { 1, 2 } }, run { x = sc.tensor { 0.0, 1.0, 2.0 } }.y:totable())
     assert.same({ { 0 } }, run { x = sc.tensor { 3.0, 0.0, 0.0 } }.y:totable())
     assert.is_false(run.recorded)
@@ -117,9 +120,11 @@ describe("onnx files", function()
     local good = model { inputs = X, outputs = Y, nodes = { node("Relu", { "x" }, { "y" }) } }
     for cut = 1, #good - 1, 3 do pcall(sc.load_graph, file(good:sub(1, cut), "cut.onnx")) end
     refused("\7\7\7\7", "malformed")
-    refused(model { inputs = X, outputs = Y, nodes = { node("Frobnicate", { "x" }, { "y" }, bytes(3, "here")) } }, "here", "Frobnicate", "not supported")
+    refused(model { inputs = X, outputs = Y, nodes = { node("Frobnicate", { "x" }, { "y" }, bytes(3, "here")) } }, "here",
+      "Frobnicate", "not supported")
     refused(model { inputs = X, outputs = Y, nodes = { node("Relu", { "z" }, { "y" }) } }, "z", "not defined")
-    refused(model { inputs = X, outputs = Y, nodes = { node("Relu", { "b" }, { "a" }), node("Relu", { "a" }, { "b" }) } }, "not defined before")
+    refused(model { inputs = X, outputs = Y, nodes = { node("Relu", { "b" }, { "a" }), node("Relu", { "a" }, { "b" }) } },
+      "not defined before")
     refused(model { inputs = X, outputs = Y, nodes = { node("Relu", { "x" }, { "y" }), node("Relu", { "x" }, { "y" }) } }, "twice")
     refused(model { inputs = X, outputs = Y }, "y", "not defined")
     local function init(elem, dims, rest) return model { inputs = X, outputs = X, inits = { tensor("w", elem, dims, rest) } } end
@@ -184,7 +189,8 @@ local all
 local function each()
   if all then return ipairs(all) end
   sc.manual_seed(3)
-  all = { saved("mlp", models.MLP(), sc.randn { 3, 784 }, { "batch", 784 }), saved("cnn", models.CNN(), sc.randn { 2, 1, 28, 28 }, { "batch", 1, 28, 28 }),
+  all = { saved("mlp", models.MLP(), sc.randn { 3, 784 }, { "batch", 784 }), saved("cnn", models.CNN(), sc.randn { 2, 1, 28, 28 },
+    { "batch", 1, 28, 28 }),
     saved("lstm", models.LSTMNet(), sc.randn { 2, 5, 128 }, { "batch", "time", 128 }),
     saved("gpt", models.GPT(), sc.randint(1, 66, { 2, 7 }), { "batch", 7 }) }
   return ipairs(all)
@@ -272,8 +278,10 @@ describe("saved graphs", function()
     end
     for _, m in each() do
       local data = {}
-      for i, v in ipairs(m.x:reshape { -1 }:totable()) do data[i] = m.x.dtype == "int64" and string.format("%d", v) or string.format("%.9g", v) end
-      local feeds = file(string.format('{"x":{"dtype":"%s","dims":[%s],"data":[%s]}}', m.x.dtype, table.concat(m.x.shape, ","), table.concat(data, ",")), "feeds.json")
+      for i, v in ipairs(m.x:reshape { -1 }:totable()) do data[i] = m.x.dtype == "int64" and string.format("%d", v)
+        or string.format("%.9g", v) end
+      local feeds = file(string.format('{"x":{"dtype":"%s","dims":[%s],"data":[%s]}}', m.x.dtype, table.concat(m.x.shape, ","),
+        table.concat(data, ",")), "feeds.json")
       local pipe = io.popen(string.format("node spec/support/onnx_ort.js %s %s %s", ort, m.path, feeds))
       local text = pipe:read "a"
       pipe:close()

@@ -192,7 +192,7 @@ static void push_value(lua_State *L, binding *b, const sc_value *v) {
 static int graph_whole(lua_State *L) {
   binding *b = sc__binding(L);
   sc__set_now(L, b);
-  sc_graph *g = check_graph(L, 1);
+  sc_graph *g = sc__check_graph(L, 1);
   lua_createtable(L, 0, 4);
   lua_createtable(L, (int)g->n_values, 0);
   for (size_t v = 0; v < g->n_values; v++) { push_value(L, b, &g->value[v]); lua_rawseti(L, -2, (lua_Integer)v + 1); }

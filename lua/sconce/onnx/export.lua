@@ -96,7 +96,8 @@ function Writer:ref(v, dtype)
   return self:node("Cast", { self.name[v] }, { to = core.onnx_code(dtype) })
 end
 
-local RANK = { bool = 0, uint8 = 1, int8 = 2, int16 = 3, uint16 = 4, int32 = 5, uint32 = 6, int64 = 7, uint64 = 8, float16 = 9, bfloat16 = 10,
+local RANK = { bool = 0, uint8 = 1, int8 = 2, int16 = 3, uint16 = 4, int32 = 5, uint32 = 6, int64 = 7, uint64 = 8, float16 = 9,
+  bfloat16 = 10,
   float32 = 11, float64 = 12 }
 
 --- The dtype in which operands are compared: tensors with dimensions first, then 0-d ones, then the script's numbers by category.
@@ -172,7 +173,8 @@ local function write_nodes(self, whole)
   for _, n in ipairs(whole.nodes) do
     local fn = ops.table[n.op]
     local where = n.where and " (" .. n.where .. ")" or ""
-    if n.inplace then error(string.format("save: %s%s writes in place; only graphs that compute without updates can be saved", n.op, where), 0) end
+    if n.inplace then error(string.format("save: %s%s writes in place; only graphs that compute without updates can be saved",
+      n.op, where), 0) end
     if not fn then error(string.format("save: the op %s%s has no form in ONNX yet", n.op, where), 0) end
     local ok, names = pcall(function() return table.pack(fn(self, n, n.attr)) end)
     if not ok then error(string.format("save: %s%s: %s", n.op, where, (tostring(names):gsub("^save: ", ""))), 0) end
@@ -211,15 +213,18 @@ end
 --- graph: the recorded graph; numbers: names of its symbolic sizes in order.
 local function save(graph, path, options, numbers)
   for k in pairs(options or {}) do
-    if k ~= "external" and k ~= "index_base" then error(('save: there is no option "%s"; the options are external, index_base'):format(tostring(k)), 0) end
+    if k ~= "external" and k ~= "index_base" then
+      error(('save: there is no option "%s"; the options are external, index_base'):format(tostring(k)), 0) end
   end
   options = options or {}
-  if options.index_base ~= nil and options.index_base ~= 0 and options.index_base ~= 1 then error("save: option index_base: expected 0 or 1", 0) end
+  if options.index_base ~= nil and options.index_base ~= 0 and options.index_base ~= 1 then
+    error("save: option index_base: expected 0 or 1", 0) end
   if type(path) ~= "string" then error("save: argument 1 (path): expected a string, got " .. type(path), 0) end
   local whole = graph:whole()
   if #whole.outputs == 0 then error("save: the graph has no output", 0) end
   living(whole)
-  local self = setmetatable({ values = whole.values, numbers = numbers, n_symbols = #numbers, nodes = {}, initial = {}, scalars = {}, name = {},
+  local self = setmetatable({ values = whole.values, numbers = numbers, n_symbols = #numbers, nodes = {}, initial = {},
+    scalars = {}, name = {},
     symbol = {}, where = {}, taken = {}, count = 0, zero_based = {}, zero_out = {} }, Writer)
   if options.index_base == 0 then faces(whole, self.zero_based, self.zero_out) end
   local inputs, outputs = {}, {}

@@ -23,9 +23,11 @@ end
 
 -- ---------------------------------------------------------------- pointwise
 
-for name, op in pairs { relu = "Relu", sigmoid = "Sigmoid", tanh = "Tanh", erf = "Erf", exp = "Exp", log = "Log", sqrt = "Sqrt", abs = "Abs",
+for name, op in pairs { relu = "Relu", sigmoid = "Sigmoid", tanh = "Tanh", erf = "Erf", exp = "Exp", log = "Log", sqrt = "Sqrt",
+  abs = "Abs",
   neg = "Neg", sin = "Sin", cos = "Cos", tan = "Tan", asin = "Asin", acos = "Acos", atan = "Atan", sinh = "Sinh", cosh = "Cosh",
-  asinh = "Asinh", acosh = "Acosh", atanh = "Atanh", floor = "Floor", ceil = "Ceil", round = "Round", reciprocal = "Reciprocal", sign = "Sign",
+  asinh = "Asinh", acosh = "Acosh", atanh = "Atanh", floor = "Floor", ceil = "Ceil", round = "Round", reciprocal = "Reciprocal",
+    sign = "Sign",
   softsign = "Softsign" } do
   ops[name] = function(e, n) return e:node(op, { e:ref(n.ins[1], out_dtype(e, n)) }) end
 end
@@ -83,8 +85,8 @@ function ops.masked_fill(e, n)
   return e:node("Where", { e:ref(n.ins[2], "bool"), e:ref(n.ins[3], d), e:ref(n.ins[1], d) })
 end
 function ops.clamp(e, n)
-  local d, y = out_dtype(e, n), nil
-  y = e:ref(n.ins[1], d)
+  local d = out_dtype(e, n)
+  local y = e:ref(n.ins[1], d)
   if n.ins[2] ~= 0 then y = e:node("Max", { y, e:ref(n.ins[2], d) }) end
   if n.ins[3] ~= 0 then y = e:node("Min", { y, e:ref(n.ins[3], d) }) end
   return y
@@ -189,6 +191,7 @@ local function slice(e, x, d, start, stop, step)
 end
 function ops.narrow(e, n, a)
   local x, d = n.ins[1], place(a.dim, #shape(e, n.ins[1]))
+  if not a.start then error("from a start that is computed has no form in ONNX yet", 0) end
   local start = a.start < 0 and a.start + shape(e, x)[d + 1] or a.start
   return slice(e, e:ref(x), d, start, start + a.length)
 end
@@ -214,7 +217,8 @@ function ops.constant_pad(e, n, a)
   local rank, begins, ends = #shape(e, n.ins[1]), {}, {}
   for i = 1, rank do begins[i], ends[i] = 0, 0 end
   for i = 1, #a.pad // 2 do begins[rank + 1 - i], ends[rank + 1 - i] = a.pad[2 * i - 1], a.pad[2 * i] end
-  return e:node("Pad", { e:ref(n.ins[1]), e:ints(table.move(ends, 1, rank, rank + 1, begins)), e:scalar(a.value, out_dtype(e, n)) }, { mode = "constant" })
+  return e:node("Pad", { e:ref(n.ins[1]), e:ints(table.move(ends, 1, rank, rank + 1, begins)), e:scalar(a.value, out_dtype(e,
+    n)) }, { mode = "constant" })
 end
 ops["repeat"] = function(e, n, a)
   local y, lead = e:ref(n.ins[1]), #a.repeats - #shape(e, n.ins[1])
@@ -235,7 +239,8 @@ local function filling(value)
     return e:node("Expand", { x, e:ints(shape(e, n.outs[1])) })
   end
 end
-ops.zeros, ops.ones, ops.full, ops.zeros_like, ops.ones_like, ops.full_like = filling(0), filling(1), filling(), filling(0), filling(1), filling()
+ops.zeros, ops.ones, ops.full, ops.zeros_like, ops.ones_like, ops.full_like = filling(0), filling(1), filling(), filling(0),
+  filling(1), filling()
 ops.new_zeros, ops.new_ones, ops.new_full = filling(0), filling(1), filling()
 function ops.arange(e, n, a)
   local d = out_dtype(e, n)
@@ -363,7 +368,8 @@ function ops.convolution_input(e, n, a)
     end
     if e:is_symbolic(extra[i]) or extra[i] < 0 then error("of this size has no form in ONNX yet", 0) end
   end
-  return e:node("ConvTranspose", list, { strides = a.stride, pads = pads, dilations = a.dilation, group = a.groups, output_padding = extra })
+  return e:node("ConvTranspose", list, { strides = a.stride, pads = pads, dilations = a.dilation, group = a.groups,
+    output_padding = extra })
 end
 
 --- Padding at both ends that gives exactly the windows of `size`; ceil when the last one reaches over.
@@ -445,9 +451,11 @@ function ops.attention(e, n, a)
   return e:node("MatMul", { p, e:ref(v) })
 end
 function ops.resample(e, n, a)
-  local mode = ({ nearest = "nearest", linear = "linear", bilinear = "linear", trilinear = "linear", bicubic = "cubic", ["nearest-exact"] = "nearest" })[a.mode]
+  local mode = ({ nearest = "nearest", linear = "linear", bilinear = "linear", trilinear = "linear", bicubic = "cubic",
+    ["nearest-exact"] = "nearest" })[a.mode]
   if not mode then error("mode " .. tostring(a.mode) .. " has no form in ONNX", 0) end
-  local attrs = { mode = mode, coordinate_transformation_mode = a.align and "align_corners" or a.mode == "nearest" and "asymmetric" or "half_pixel" }
+  local attrs = { mode = mode, coordinate_transformation_mode = a.align and "align_corners" or a.mode == "nearest" and "asymmetric"
+    or "half_pixel" }
   if mode == "nearest" then attrs.nearest_mode = a.mode == "nearest" and "floor" or "round_prefer_ceil" end
   if a.scales and #a.scales > 0 then
     local factors = { 1.0, 1.0 }

@@ -187,6 +187,7 @@ end
 return function(ops)
   ops.Gather, ops.GatherElements, ops.GatherND = gather, gather_elements, gather_nd
   ops.ScatterElements, ops.Scatter, ops.ScatterND, ops.OneHot = scatter, scatter, scatter_nd, one_hot
-  ops.Compress, ops.NonZero, ops.ReverseSequence, ops.NonMaxSuppression, ops.Unique = compress, nonzero, reverse_sequence, non_max_suppression, unique
+  ops.Compress, ops.NonZero, ops.ReverseSequence, ops.NonMaxSuppression, ops.Unique = compress, nonzero, reverse_sequence,
+    non_max_suppression, unique
   return ops
 end

@@ -217,12 +217,12 @@ local function max_unpool(x, a, c)
   local y, index = x[1], x[2]
   local k, shape = #a.kernel_shape, y.shape
   local strides = a.strides or filled(k, 1)
-  local natural, to = { shape[1], shape[2] }, nil
+  local natural = { shape[1], shape[2] }
   for i = 1, k do
     local pads = ((a.pads or {})[i] or 0) + ((a.pads or {})[i + k] or 0)
     natural[i + 2] = (shape[i + 2] - 1) * strides[i] - pads + a.kernel_shape[i]
   end
-  to = x[3] and c:ints(x[3]) or natural
+  local to = x[3] and c:ints(x[3]) or natural
   local total, place = 1, index:reshape { index:numel() }
   for _, n in ipairs(natural) do total = total * n end
   local flat = sc.zeros({ total }, { dtype = y.dtype }):scatter(1, place + 1, y:reshape { y:numel() }):reshape(natural)
@@ -262,7 +262,8 @@ local function layer_norm(x, a, c)
   local y, axis = x[1], a.axis or -1
   if axis < 0 then axis = axis + y:dim() end
   local shape = table.move(y.shape, axis + 1, y:dim(), 1, {})
-  local same = table.concat(shape, ",") == table.concat(x[2].shape, ",") and (not x[3] or table.concat(x[3].shape, ",") == table.concat(shape, ","))
+  local same = table.concat(shape, ",") == table.concat(x[2].shape, ",") and (not x[3] or table.concat(x[3].shape,
+    ",") == table.concat(shape, ","))
   if c.n_out == 1 and same then return F.layer_norm(y, shape, x[2], x[3], a.epsilon or 1e-5) end
   local dims = {}
   for i = axis + 1, y:dim() do dims[#dims + 1] = i end
@@ -321,7 +322,8 @@ local function gemm(x, a, c)
   if a.transA == 1 then p = p:transpose(1, 2) end
   local whole = not p.dtype:find("float")
   if whole then alpha, beta = math.tointeger(alpha), math.tointeger(beta) end
-  if a.transB == 1 and alpha == 1 and bias and beta == 1 and bias:dim() == 1 and bias:numel() == q:size(1) then return F.linear(p, q, bias) end
+  if a.transB == 1 and alpha == 1 and bias and beta == 1 and bias:dim() == 1 and bias:numel() == q:size(1) then return F.linear(p,
+    q, bias) end
   if a.transB == 1 then q = q:transpose(1, 2) end
   local y = p:matmul(q)
   if alpha ~= 1 then y = y * alpha end
@@ -378,7 +380,8 @@ local function qlinear_conv(x, a)
 end
 
 local function grid_sample(x, a)
-  local mode = ({ bilinear = "bilinear", linear = "bilinear", nearest = "nearest", bicubic = "bicubic", cubic = "bicubic" })[a.mode or "bilinear"]
+  local mode = ({ bilinear = "bilinear", linear = "bilinear", nearest = "nearest", bicubic = "bicubic", cubic = "bicubic" })[a.mode
+    or "bilinear"]
   return F.grid_sample(x[1], x[2], { mode = mode, padding_mode = a.padding_mode or "zeros", align_corners = a.align_corners == 1 })
 end
 
@@ -388,7 +391,8 @@ return function(ops)
   ops.GlobalAveragePool = function(x) return x[1]:mean(spatial(x[1]), true) end
   ops.GlobalMaxPool = function(x) return x[1]:amax(spatial(x[1]), true) end
   ops.GlobalLpPool = function(x, a) return x[1]:abs():pow(a.p or 2):sum(spatial(x[1]), true):pow(1 / (a.p or 2)) end
-  ops.BatchNormalization, ops.LayerNormalization, ops.GroupNormalization, ops.RMSNormalization = batch_norm, layer_norm, group_norm, rms_norm
+  ops.BatchNormalization, ops.LayerNormalization, ops.GroupNormalization, ops.RMSNormalization = batch_norm, layer_norm,
+    group_norm, rms_norm
   ops.InstanceNormalization = function(x, a) return F.instance_norm(x[1], nil, nil, x[2], x[3], { eps = a.epsilon or 1e-5 }) end
   ops.LRN, ops.Gemm, ops.MatMul = local_response, gemm, function(x) return x[1]:matmul(x[2]) end
   ops.MatMulInteger, ops.ConvInteger, ops.QLinearMatMul, ops.QLinearConv = matmul_integer, conv_integer, qlinear_matmul, qlinear_conv

@@ -43,7 +43,8 @@ local function shift(x, a)
   if a.direction == "LEFT" then return (p * factor):to(x[1].dtype) end
   if x[1].dtype ~= "uint64" then return p:div(factor, { rounding_mode = "floor" }):to(x[1].dtype) end
   local half = (p:div(2, { rounding_mode = "floor" })):bitwise_and(math.maxinteger) -- unsigned, halved
-  return sc.where(q:eq(0), p, half:div(sc.full({}, 2, { dtype = "int64" }):pow((q - 1):clamp(0, 62)), { rounding_mode = "floor" })):to("uint64")
+  return sc.where(q:eq(0), p, half:div(sc.full({}, 2, { dtype = "int64" }):pow((q - 1):clamp(0, 62)),
+    { rounding_mode = "floor" })):to("uint64")
 end
 
 local function clip(x, a, c)
@@ -66,7 +67,8 @@ local function cast(t, dtype)
 end
 
 local function to_code(t, code)
-  if type(code) == "string" then code = ({ FLOAT = 1, INT32 = 6, INT64 = 7, BOOL = 9, FLOAT16 = 10, DOUBLE = 11, UINT8 = 2, INT8 = 3 })[code] end
+  if type(code) == "string" then code = ({ FLOAT = 1, INT32 = 6, INT64 = 7, BOOL = 9, FLOAT16 = 10, DOUBLE = 11, UINT8 = 2,
+    INT8 = 3 })[code] end
   return cast(t, code and core.onnx_dtype(code))
 end
 
@@ -107,7 +109,8 @@ local function along(t, like, axis)
   return t:reshape(shape)
 end
 
-local RANGE = { uint8 = { 0, 255 }, int8 = { -128, 127 }, int16 = { -32768, 32767 }, uint16 = { 0, 65535 }, int32 = { -2147483648, 2147483647 } }
+local RANGE = { uint8 = { 0, 255 }, int8 = { -128, 127 }, int16 = { -32768, 32767 }, uint16 = { 0, 65535 }, int32 = { -2147483648,
+  2147483647 } }
 
 local function quantize(x, scale, zero, dtype)
   local range = RANGE[dtype] or error("quantising to " .. dtype .. " is not supported", 0)

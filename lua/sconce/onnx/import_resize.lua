@@ -46,7 +46,7 @@ local function weights(v, s, mode, n_in)
   local sum, list = 0, {}
   for p = math.floor(v - reach / wide) , math.ceil(v + reach / wide) do
     local w = kernel((p - v) * wide)
-    if w ~= 0 and not ((s.exclude or s.antialias) and (p < 0 or p >= n_in)) then
+    if w ~= 0 and not (s.exclude and (p < 0 or p >= n_in)) then
       list[#list + 1] = { math.max(0, math.min(n_in - 1, p)), w }
       sum = sum + w
     end
@@ -81,7 +81,8 @@ local function blend(y, d, s, n_in, n_out)
   if any then
     local shape = {}
     for i = 1, y:dim() do shape[i] = i == d and n_out or 1 end
-    y = sc.where(core.untraced(function() return sc.tensor(outside):reshape(shape) end), core.untraced(sc.full, {}, s.extrapolation, { dtype = y.dtype }), y)
+    y = sc.where(core.untraced(function() return sc.tensor(outside):reshape(shape) end), core.untraced(sc.full, {},
+      s.extrapolation, { dtype = y.dtype }), y)
   end
   if not dtype:find("float") then y = y:round():clamp(dtype == "uint8" and 0 or -2147483648, dtype == "uint8" and 255 or 2147483647) end
   return y:to(dtype)
@@ -115,10 +116,11 @@ local function resize_with(y, a, scales, sizes, roi)
   local out, factors = sizes_for(y, axes, scales, sizes, a.keep_aspect_ratio_policy)
   local mode = a.mode or "nearest"
   for i, d in ipairs(axes) do
-    local s = { scale = factors[i], transform = a.coordinate_transformation_mode or "half_pixel", nearest = a.nearest_mode or "round_prefer_floor",
+    local s = { scale = factors[i], transform = a.coordinate_transformation_mode or "half_pixel", nearest = a.nearest_mode
+      or "round_prefer_floor",
       cubic = a.cubic_coeff_a or -0.75, exclude = a.exclude_outside == 1, antialias = a.antialias == 1, mode = mode,
       extrapolation = a.extrapolation_value or 0.0, length = y:size(d) * factors[i], roi = roi and { roi[i], roi[#axes + i] } }
-    if not (factors[i] > 0) then error("scales and sizes must be positive", 0) end
+    if factors[i] ~= factors[i] or factors[i] <= 0 then error("scales and sizes must be positive", 0) end
     local crops = s.transform == "tf_crop_and_resize" and not (roi[i] == 0 and roi[#axes + i] == 1)
     if out[d] ~= y:size(d) or factors[i] ~= 1 or crops then
       if sizes and not scales and s.transform == "half_pixel_symmetric" then s.length = out[d] end

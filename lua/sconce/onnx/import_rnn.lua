@@ -40,7 +40,7 @@ local function limited(t, clip) return clip and t:clamp(-clip, clip) or t end
 local STEP = {}
 
 -- Gates in ONNX's order: i o f c.
-function STEP.LSTM(s, all, h, c)
+function STEP.LSTM(s, all, _, c)
   local H, f, p = s.H, s.act, s.peephole
   local function gate(k) return all:narrow(2, (k - 1) * H + 1, H) end
   local function peep(k) return p and p:narrow(1, (k - 1) * H + 1, H) end
@@ -128,7 +128,8 @@ local function layer(kind, gates)
     for d = 1, directions do
       local act, regular = activations(a, d, #DEFAULTS[kind], DEFAULTS[kind])
       local s = { H = H, W = W:select(1, d), R = R:select(1, d), act = act, clip = a.clip, reverse = a.direction == "reverse" or d == 2,
-        coupled = a.input_forget == 1, peephole = kind == "LSTM" and x[8] and x[8]:select(1, d), linear_before_reset = a.linear_before_reset == 1 }
+        coupled = a.input_forget == 1, peephole = kind == "LSTM" and x[8] and x[8]:select(1, d),
+          linear_before_reset = a.linear_before_reset == 1 }
       if B then
         local both = B:select(1, d)
         s.Wb, s.Rb = both:narrow(1, 1, gates * H), both:narrow(1, gates * H + 1, gates * H)

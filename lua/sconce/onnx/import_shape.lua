@@ -8,7 +8,8 @@ local function dim_of(axis, rank)
   return (axis < 0 and axis + rank or axis) + 1
 end
 
-local function int64s(list) return core.untraced(function() return sc.tensor(#list > 0 and list or {}):to("int64"):reshape { #list } end) end
+local function int64s(list) return core.untraced(function() return sc.tensor(#list > 0 and list
+  or {}):to("int64"):reshape { #list } end) end
 
 local function product(list, first, last)
   local n = 1
@@ -22,12 +23,13 @@ local function reshape(x, a, c)
   local have, to, unknown = y.shape, {}, nil
   for i, n in ipairs(shape) do
     if n == 0 and a.allowzero ~= 1 then
-      n = have[i] or error(string.format("size 0 in place %d copies a dimension that shape {%s} does not have", i - 1, table.concat(have, ", ")), 0)
+      n = have[i] or error(string.format("size 0 in place %d copies a dimension that shape {%s} does not have", i - 1,
+        table.concat(have, ", ")), 0)
     end
     if n == -1 then unknown = i end
     to[i] = n
   end
-  if unknown and not (a.allowzero == 1) then -- with a size of 0 beside it -1 must be worked out from what is copied
+  if unknown and a.allowzero ~= 1 then -- with a size of 0 beside it -1 must be worked out from what is copied
     local rest = 1
     for i, n in ipairs(to) do if i ~= unknown then rest = rest * n end end
     if rest > 0 then to[unknown] = y:numel() // rest end
@@ -110,7 +112,8 @@ local function slice(x, a, c)
   end
   local full = y
   for i = 1, #starts do
-    y = cut(y, dim_of(axes and axes[i] or i - 1, y:dim()), starts[i], ends[i] or error("starts and ends differ in length", 0), steps and steps[i] or 1)
+    y = cut(y, dim_of(axes and axes[i] or i - 1, y:dim()), starts[i], ends[i] or error("starts and ends differ in length", 0),
+      steps and steps[i] or 1)
   end
   return y == full and y:clone() or y
 end

@@ -44,14 +44,16 @@ local function check(self, feeds)
     end
     local shape = t.shape
     if input.shape and #shape ~= #input.shape then
-      error(string.format("graph: input %s: expected %d dimensions, got shape {%s}", input.name, #input.shape, table.concat(shape, ", ")), 3)
+      error(string.format("graph: input %s: expected %d dimensions, got shape {%s}", input.name, #input.shape, table.concat(shape,
+        ", ")), 3)
     end
     for k, d in ipairs(input.shape or {}) do
       if type(d) == "string" and d ~= "?" then
         d, sizes[d] = sizes[d] or shape[k], sizes[d] or shape[k]
       end
       if d ~= "?" and d ~= shape[k] then
-        error(string.format("graph: input %s: expected size %d in dimension %d, got shape {%s}", input.name, d, k, table.concat(shape, ", ")), 3)
+        error(string.format("graph: input %s: expected size %d in dimension %d, got shape {%s}", input.name, d, k,
+          table.concat(shape, ", ")), 3)
       end
     end
     key[i] = t.dtype .. ":" .. table.concat(shape, ",")

@@ -7,7 +7,8 @@
 --- A function that needs the value of a symbolic tensor raises NEEDS_VALUE.
 local core = require "sconce.core"
 
-local walk = { ops = {}, NEEDS_VALUE = setmetatable({}, { __tostring = function() return "onnx: a value is needed that is not known yet" end }) }
+local walk = { ops = {}, NEEDS_VALUE = setmetatable({}, { __tostring = function()
+  return "onnx: a value is needed that is not known yet" end }) }
 
 local MOST_CALLS = 64 -- functions and subgraphs inside each other
 
@@ -22,7 +23,8 @@ local function versions(imports)
 end
 
 local function label(node)
-  return string.format("node \"%s\" (%s%s)", (node.name ~= nil and node.name ~= "" and node.name or (node.output or {})[1] or ""):gsub("[%c]", "?"),
+  return string.format("node \"%s\" (%s%s)", (node.name ~= nil and node.name ~= "" and node.name or (node.output or {})[1]
+    or ""):gsub("[%c]", "?"),
     home(node.domain) and "" or (node.domain .. "."):gsub("[%c]", "?"), (node.op_type or "?"):gsub("[%c]", "?"))
 end
 
