@@ -2,7 +2,9 @@
 local sc = require "sconce"
 local F = sc.nn.functional
 
-local function close(want, got) for i, v in ipairs(want) do assert.is_true(math.abs(v - got[i]) < 1e-6, ("%g, expected %g"):format(got[i], v)) end end
+local function close(want, got)
+  for i, v in ipairs(want) do assert.is_true(math.abs(v - got[i]) < 1e-6, ("%g, expected %g"):format(got[i], v)) end
+end
 
 describe("edges", function()
   it("cosine_similarity broadcasts before it measures", function()
@@ -38,7 +40,18 @@ describe("edges", function()
     end
   end)
 
-  it("mvlgamma refuses more terms than anybody could wait for", function()
+  it("more terms or pieces than anybody could wait for are refused", function()
     assert.has_error(function() return sc.ones(2):mvlgamma(1 << 40) end)
+    assert.has_error(function() return sc.ones(2):tensor_split(1 << 61) end)
+  end)
+
+  it("what a terminal would obey is escaped in messages", function()
+    local name = ("%s\27[31m\8"):rep(100000)
+    for _, f in ipairs{ function() return sc.ones(2):norm(name) end, function() return sc.nn.Linear(name, 2) end } do
+      local ok, text = pcall(f)
+      assert.is_false(ok)
+      assert.is_nil(text:find("[\27\8]"))
+      assert.is_true(#text < 2000)
+    end
   end)
 end)

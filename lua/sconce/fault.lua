@@ -4,6 +4,14 @@ local fault = { signatures = {} } -- name -> "Linear(in_features: size, out_feat
 
 local inside = debug.getinfo(1, "S").source:gsub("fault%.lua$", "")
 
+--- A value as it may stand in a message: names and paths come from anywhere, so strings lose what a terminal would obey and
+--- most of a length that nobody reads.
+local function harmless(v)
+  if type(v) ~= "string" then return v end
+  if #v > 1000 then v = v:sub(1, 200) .. "…" end
+  return (v:gsub("[%c\127]", function(c) return c == "\n" and c or ("\\x%02x"):format(c:byte()) end))
+end
+
 --- Raises "what: text" at the user's line.
 ---@param what string  # the function's name
 ---@param text string  # a format
@@ -14,7 +22,9 @@ function fault.raise(what, text, ...)
     level = level + 1
     info = debug.getinfo(level, "Sl")
   end
-  local message = what .. ": " .. (select("#", ...) > 0 and text:format(...) or text)
+  local given = table.pack(...)
+  for i = 1, given.n do given[i] = harmless(given[i]) end
+  local message = what .. ": " .. (given.n > 0 and text:format(table.unpack(given, 1, given.n)) or text)
   error(info and ("%s:%d: %s"):format(info.short_src, info.currentline, message) or message, 0)
 end
 

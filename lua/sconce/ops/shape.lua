@@ -151,6 +151,7 @@ local function tensor_split(what, x, sections, d)
     if math.type(sections) ~= "integer" or sections < 1 then
       fault.raise(what, "expected a positive number of sections, got %s", tostring(sections))
     end
+    if sections > 1 << 24 then fault.raise(what, "%d sections are too many (at most %d)", sections, 1 << 24) end
     local small, larger, at = n // sections, n % sections, 1
     for i = 1, sections do
       local size = i <= larger and small + 1 or small
