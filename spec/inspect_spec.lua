@@ -53,7 +53,7 @@ describe("looking inside a run", function()
     g.last:check_nan(true)
     ok, err = pcall(g, sc.tensor { 1.0 })
     assert.is_false(ok)
-    assert.truthy(err:find("inspect_spec.lua:" .. line + 15, 1, true), err)
+    assert.truthy(err:find("inspect_spec.lua:" .. line + 18, 1, true), err)
   end)
 
   it("tells what passes leave", function()
@@ -91,5 +91,38 @@ describe("looking inside a run", function()
     sc.config.run_eagerly = false
     assert.equal(2, calls.n)
     assert.equal(0, #f:runs())
+  end)
+
+  it("stops before every op of a line, with its inputs", function()
+    local line = debug.getinfo(1, "l").currentline
+    local f = sc.compile(function(x)
+      local y = x * 3.0
+      return (y + 1.0):sum()
+    end)
+    f(sc.tensor { 1.0, 2.0 })
+    local seen = {}
+    f.last:break_at("inspect_spec.lua:" .. line + 3, function(node, inputs) seen[#seen + 1] = { node.op, inputs[1]:totable() } end)
+    assert.equal(11.0, f(sc.tensor { 1.0, 2.0 }):item())
+    assert.same({ { "add", { 3.0, 6.0 } }, { "sum", { 4.0, 7.0 } } }, seen)
+    f.last:break_at("inspect_spec.lua:" .. line + 3)
+    f(sc.tensor { 1.0, 2.0 })
+    assert.equal(2, #seen)
+  end)
+
+  it("verifies a function: agreement, and what a trace cannot see", function()
+    local f, x = compiled()
+    local same, report = sc.verify(f, x)
+    assert.is_true(same, report)
+    local s = sc.tensor { 1.0 }
+    same, report = sc.verify(function(v)
+      s:add_(v)
+      return s * 2.0 + sc.rand(1)
+    end, sc.tensor { 1.0 })
+    assert.is_true(same, report)
+    assert.equal(2.0, s:item()) -- one run counts
+    local hidden = setmetatable({}, { __index = function() return os.clock() end }) -- nothing that can be watched
+    same, report = sc.verify(function(v) return v * hidden.now end, sc.tensor { 1e6 })
+    assert.is_false(same)
+    assert.truthy(report:find("a trace cannot see", 1, true))
   end)
 end)

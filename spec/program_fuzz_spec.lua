@@ -8,6 +8,18 @@ local WAYS = {
   { "without passes", function(fn) return sc.compile(fn, { passes = 0 }) end },
   { "only common subexpressions", function(fn) return sc.compile(fn, { passes = 1 }) end },
   { "only dead nodes", function(fn) return sc.compile(fn, { passes = 2 }) end },
+  { "in slices", function(fn)
+    local compiled = sc.compile(fn)
+    return function(...) return compiled:run_for(...):clone():start(...):result() end
+  end },
+  { "op by op", function(fn)
+    local compiled = sc.compile(fn)
+    return function(...)
+      local run = compiled:run_for(...)
+      run:break_at("no such line", error)
+      return run(...)
+    end
+  end },
   { "only fusion", function(fn) return sc.compile(fn, { passes = 4 }) end },
 }
 

@@ -117,9 +117,13 @@ bool sc__plan_valid(const sc_plan *p);
 sc_plan *sc__plan_retain(sc_plan *p);
 sc_status sc__plan_run(sc_plan *p, sc_tensor *const *in, sc_tensor **out);
 /* A run in slices: start, advance until done, then finish; or cancel, before or after. Nothing that outlives the run changes before
-** the last slice. A slice begins no step that took longer, last time, than what is left of its time, but always makes some way. */
+** the last slice (unless it goes step by step: ns -1). A slice begins no step that took longer, last time, than what is left of its time, but always makes some way. */
 sc_status sc__plan_start(sc_plan *p, sc_tensor *const *in);
 sc_status sc__plan_advance(sc_plan *p, int64_t ns, bool check_nan, bool *done);
+int sc__plan_at(const sc_plan *p);                     /* the next step of a run in slices; -1: none is going on */
+/* borrowed: operand or result k of step i's node, as it is now; NULL: there is none, or it has no memory. */
+int sc__plan_count(const sc_plan *p, int i, bool out);
+sc_tensor *sc__plan_peek(const sc_plan *p, int i, bool out, int k);
 /* Of step i: its node (of a program the last), nanoseconds when last run in slices, bytes of its results. */
 void sc__plan_step_info(const sc_plan *p, int i, int32_t *node, int64_t *ns, int64_t *bytes);
 sc_status sc__plan_finish(sc_plan *p, sc_tensor **out);

@@ -534,6 +534,18 @@ void sc__plan_step_info(const sc_plan *p, int i, int32_t *node, int64_t *ns, int
   }
 }
 
+int sc__plan_at(const sc_plan *p) { return p->bound ? p->at : -1; }
+
+int sc__plan_count(const sc_plan *p, int i, bool out) {
+  const sc_graph_node *n = &p->g->node[p->step[i].node];
+  return out ? n->n_out : n->n_in;
+}
+
+sc_tensor *sc__plan_peek(const sc_plan *p, int i, bool out, int k) {
+  const sc_graph_node *n = &p->g->node[p->step[i].node];
+  return k < (out ? n->n_out : n->n_in) ? slot_of(p, out ? n->out[k] : n->in[k]) : NULL;
+}
+
 sc_status sc__plan_advance(sc_plan *p, int64_t ns, bool check_nan, bool *done) {
   sc_context *ctx = p->ctx;
   sc_meta meta[SC_MAX_OUTPUTS];
@@ -546,7 +558,7 @@ sc_status sc__plan_advance(sc_plan *p, int64_t ns, bool check_nan, bool *done) {
   for (int k = p->tail; k < p->n_steps; k++) left += p->took[k];
   while (p->at < p->n_steps && s == SC_OK) {
     int64_t next = p->at == p->tail ? left : p->took[p->at];      /* the updates are done in one go */
-    if (p->at <= p->tail && t > begun && t - begun + next > ns) break;
+    if (t > begun && (ns < 0 || (p->at <= p->tail && t - begun + next > ns))) break;
     s = run_at(p, p->at, meta);
     if (s == SC_OK && check_nan) s = refuse_nan(p, &p->step[p->at]);
     int64_t now = now_ns();

@@ -435,7 +435,7 @@ static int plan_advance(lua_State *L) {
   sc__enter(L, b);
   lua_Number us = luaL_checknumber(L, 2);
   bool done;
-  sc__check(L, b, sc__plan_advance(box->p, us < 9e12 ? us > 0 ? (int64_t)(us * 1000) : 0 : INT64_MAX / 2, lua_toboolean(L, 3), &done));
+  sc__check(L, b, sc__plan_advance(box->p, us < 9e12 ? (int64_t)(us >= 0 ? us * 1000 : -1) : INT64_MAX / 2, lua_toboolean(L, 3), &done));
   lua_pushboolean(L, done);
   return 1;
 }
@@ -450,6 +450,36 @@ static int plan_finish(lua_State *L) {
   sc__check(L, b, sc__plan_finish(box->p, out));
   for (int i = 0; i < box->n_out; i++) sc__push_tensor(L, b, out[i]);
   return box->n_out;
+}
+
+static int plan_at(lua_State *L) {
+  lua_pushinteger(L, sc__plan_at(((plan_box *)luaL_checkudata(L, 1, PLAN))->p) + 1);
+  return 1;
+}
+
+/* plan:peek(step, of results) -> list of copies of its operands or results; false where there is none */
+static int plan_peek(lua_State *L) {
+  plan_box *box = luaL_checkudata(L, 1, PLAN);
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  int i = (int)luaL_checkinteger(L, 2) - 1;
+  bool out = lua_toboolean(L, 3);
+  lua_newtable(L);
+  if (i < 0 || i >= sc__plan_steps(box->p)) return 1;
+  for (int k = 0; k < sc__plan_count(box->p, i, out); k++) {
+    sc_tensor *t = sc__plan_peek(box->p, i, out, k), *copy = NULL;
+    if (t && t->storage) {
+      sc__check(L, b, sc_tensor_new(b->ctx, (sc_dtype)t->dtype, t->ndim, t->dim, &copy));
+      sc_status s = sc__tensor_copy(copy, t);
+      if (s != SC_OK) sc_tensor_release(copy);
+      sc__check(L, b, s);
+      sc__push_tensor(L, b, copy);
+    } else {
+      lua_pushboolean(L, 0);
+    }
+    lua_rawseti(L, -2, k + 1);
+  }
+  return 1;
 }
 
 static int plan_cancel(lua_State *L) { sc__plan_cancel(((plan_box *)luaL_checkudata(L, 1, PLAN))->p); return 0; }
@@ -486,7 +516,7 @@ static const luaL_Reg GRAPH_METHODS[] = {{"input", graph_input}, {"output", grap
 static int plan_valid(lua_State *L) { lua_pushboolean(L, sc__plan_valid(((plan_box *)luaL_checkudata(L, 1, PLAN))->p)); return 1; }
 
 static const luaL_Reg PLAN_METHODS[] = {{"valid", plan_valid}, {"start", plan_start}, {"advance", plan_advance}, {"finish", plan_finish},
-  {"cancel", plan_cancel}, {"steps", plan_steps}, {"stats", plan_stats}, {NULL, NULL}};
+  {"cancel", plan_cancel}, {"at", plan_at}, {"peek", plan_peek}, {"steps", plan_steps}, {"stats", plan_stats}, {NULL, NULL}};
 
 static void metatable(lua_State *L, const char *name, const luaL_Reg *methods, lua_CFunction gc, lua_CFunction call) {
   luaL_newmetatable(L, name);

@@ -259,12 +259,11 @@ local function note(self, signature, fingerprint)
   self.log[#self.log + 1] = { reason = reason, signature = signature, fingerprint = fingerprint }
 end
 
-function Compiled:__call(...)
-  if compile.config.run_eagerly or core.is_tracing() then return self.fn(...) end
+local function entry_for(self, ...)
   local signature = core.signature(...)
   local fingerprint = core.fingerprint(self.fn)
   if not fingerprint then
-    error("compile: the function captures more than can be watched; sc.constant(t) marks what does not change", 2)
+    error("compile: the function captures more than can be watched; sc.constant(t) marks what does not change", 3)
   end
   local of_signature = self.traces[signature]
   local entry = of_signature and of_signature[fingerprint]
@@ -277,12 +276,21 @@ function Compiled:__call(...)
     end
     if of_signature.count >= MOST_TRACES then
       error(string.format("compile: traced %d times for the same arguments; something the function captures changes at every call",
-        MOST_TRACES), 2)
+        MOST_TRACES), 3)
     end
     entry = trace(self, args)
     of_signature[core.fingerprint(self.fn)] = entry
     of_signature.count = of_signature.count + 1
   end
+  return entry, args
+end
+
+--- The run for these arguments, traced when it is not there yet; it is not run.
+function Compiled:run_for(...) return (entry_for(self, ...)) end
+
+function Compiled:__call(...)
+  if compile.config.run_eagerly or core.is_tracing() then return self.fn(...) end
+  local entry, args = entry_for(self, ...)
   self.last = entry
   return run(entry, args)
 end

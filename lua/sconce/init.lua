@@ -37,6 +37,8 @@ function sc.graph() return require("sconce.graph").new() end
 function sc.compile(fn, options) return require("sconce.compile").compile(fn, options) end
 --- An ONNX model as something to call; see lua/sconce/onnx/.
 function sc.load_graph(path, options) return require("sconce.onnx").load(path, options) end
+--- Runs f line by line and compiled and says what differs first: true or false, and a text. See lua/sconce/verify.lua.
+function sc.verify(f, ...) return require("sconce.verify").verify(f, { tolerance = 1e-5, seed = 1 }, ...) end
 function sc.constant(t) return require("sconce.compile").constant(t) end
 sc.config = setmetatable({}, { __index = function(_, k) return require("sconce.compile").config[k] end,
   __newindex = function(_, k, v) require("sconce.compile").config[k] = v end })

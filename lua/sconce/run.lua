@@ -84,10 +84,46 @@ local function write_trace(profile, path)
   file:close()
 end
 
+--- Runs a plan step by step: before(step), after(step) are told each step's number in `steps`.
+function run.walk(plan, inputs, before, after)
+  plan:start(table.unpack(inputs, 1, inputs.n or #inputs))
+  local ok, err = pcall(function()
+    local done = plan:at() > #plan:steps()
+    while not done do
+      local at = plan:at()
+      if before then before(at) end
+      done = plan:advance(-1)
+      if after then after(at) end
+    end
+  end)
+  if not ok then
+    plan:cancel()
+    error(err, 0)
+  end
+  if #plan:steps() == 0 then plan:advance(0) end
+  return table.pack(plan:finish())
+end
+
+local function breaking(self, ...)
+  local _, inputs, finish = self:_bind(...)
+  local unfused, nodes = self.core:plan(0), self.core:nodes()
+  local steps = unfused:steps()
+  return finish(run.walk(unfused, inputs, function(at)
+    local node = nodes[steps[at].node]
+    for where, fn in pairs(self._breaks) do
+      if place(node):sub(-#where) == where then fn(node, unfused:peek(at)) end
+    end
+  end))
+end
+
 --- Gives `class` the methods.
 function run.install(class)
   --- A job: the call, to be run in slices of time. One at a time; clones have memory of their own.
   function class:start(...)
+    if self._breaks and next(self._breaks) then
+      local results = table.pack(breaking(self, ...))
+      return setmetatable({ finish = function() return table.unpack(results, 1, results.n) end, state = "done" }, Job)
+    end
     local plan, inputs, finish = self:_bind(...)
     plan:start(table.unpack(inputs, 1, inputs.n or #inputs))
     return setmetatable({ plan = plan, finish = finish, state = "running", check_nan = self._check_nan }, Job)
@@ -99,7 +135,7 @@ function run.install(class)
   function class:profile(options)
     if type(options) == "boolean" then
       self._profiled = options or nil
-      self._watched = self._profiled or self._check_nan
+      self._watched = self._profiled or self._check_nan or self._breaks and next(self._breaks)
       return nil
     end
     local profile = setmetatable(profile_of(self), { __tostring = text_of })
@@ -110,7 +146,17 @@ function run.install(class)
   --- Makes the calls that follow stop with an error at the first result that holds NaN, naming its op and the script's line.
   function class:check_nan(on)
     self._check_nan = on or nil
-    self._watched = self._profiled or self._check_nan
+    self._watched = self._profiled or self._check_nan or self._breaks and next(self._breaks)
+  end
+
+  --- Calls fn(node, inputs) before every recorded op of a line ("train.lua:42") in the calls that follow, which run op by op as recorded;
+  --- inputs are copies. Without fn, the line is forgotten.
+  ---@param line string
+  ---@param fn? fun(node: table, inputs: table)
+  function class:break_at(line, fn)
+    self._breaks = self._breaks or {}
+    self._breaks[line] = fn
+    self._watched = next(self._breaks) or self._profiled or self._check_nan
   end
 
   --- Bytes of the arena, for the sizes seen last.
