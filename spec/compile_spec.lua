@@ -206,4 +206,15 @@ describe("ops over other ops, in a graph", function()
       end
     end)
   end
+
+  it("gives gradients a memory of their own, that can be written to", function()
+    local w = sc.tensor({ { 1.0, 2.0 }, { 3.0, 4.0 } }, { requires_grad = true })
+    local function fn()
+      local g = sc.grad((w:sum(1, true) * 2.0):sum(), w)
+      g:sub_(w:detach())
+      return g
+    end
+    assert.same({ { 1.0, 0.0 }, { -1.0, -2.0 } }, fn():totable())
+    assert.same(fn():totable(), sc.compile(fn)():totable())
+  end)
 end)

@@ -143,8 +143,10 @@ static sc_status deliver(walk *w, sc_edge e, sc_tensor *dy) {
   return SC_OK;
 }
 
+/* Of symbolic tensors it shows less: an expanded one is not, whoever holds it. */
 static bool own_memory(const sc_tensor *t) {
-  return !t->storage || (atomic_load(&t->refs) == 1 && atomic_load(&t->storage->refs) == 1 && t->contiguous && !t->storage->release);
+  if (!t->storage) return atomic_load(&t->refs) == 1 && t->contiguous;
+  return atomic_load(&t->refs) == 1 && atomic_load(&t->storage->refs) == 1 && t->contiguous && !t->storage->release;
 }
 
 /* The gradient t has may be written to: nobody else sees it. */
