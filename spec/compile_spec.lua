@@ -218,3 +218,29 @@ describe("ops over other ops, in a graph", function()
     assert.same(fn():totable(), sc.compile(fn)():totable())
   end)
 end)
+
+describe("an optimiser in a compiled step", function()
+  for name, options in pairs { Adam = { lr = 0.1 }, SGD = { lr = 0.1, momentum = 0.9 }, RMSprop = { lr = 0.1 }, Adagrad = { lr = 0.1 } } do
+    it("keeps its state from run to run: " .. name, function()
+      local function make(compiled)
+        local w = sc.tensor({ 1.0, 2.0 }, { requires_grad = true })
+        local opt = sc.optim[name]({ w }, options)
+        local function step(x)
+          local loss = ((w * x) ^ 2):sum()
+          opt:zero_grad()
+          loss:backward()
+          opt:step()
+          return loss
+        end
+        return compiled and sc.compile(step) or step, w
+      end
+      local eager, a = make(false)
+      local step, b = make(true)
+      for _ = 1, 4 do
+        local x = sc.tensor { 0.5, 0.7 }
+        assert.near(eager(x):item(), step(x):item(), 1e-6)
+        for i = 1, 2 do assert.near(a:totable()[i], b:totable()[i], 1e-6) end
+      end
+    end)
+  end
+end)

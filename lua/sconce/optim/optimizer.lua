@@ -117,9 +117,10 @@ end
 -- ---- state
 
 --- Zeros like p, packed.
-function Optimizer.zeros(p) return core.ops.full(p.shape, 0.0, p.dtype) end
+--- Real also while a step is traced: a run must find what the last one left.
+function Optimizer.zeros(p) return core.untraced(core.ops.full, p.shape, 0.0, p.dtype) end
 --- A counter of steps, see csrc/ops/optim.c.
-function Optimizer.counter() return core.ops.full({}, 0.0, "float32") end
+function Optimizer.counter() return core.untraced(core.ops.full, {}, 0.0, "float32") end
 
 --- Numbers, strings, tables and tensors only: { state = { [k] = … }, param_groups = { { lr =, …, params = { 1, 2 } } } }; parameters are
 --- numbered from 1 through all groups. The tensors are the optimiser's own, as in PyTorch.

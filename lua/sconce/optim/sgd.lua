@@ -22,12 +22,15 @@ function SGD:update(group)
         step(p, g, nil, lr, 0, 0, decay, false, maximize)
       else
         local state = self.state[p]
-        local first = not state
+        local first = not state -- a buffer of zeros does as well, unless gradients are dampened; a trace would be of a first step for ever
+        if first and dampening ~= 0 and sc.core.is_tracing() then
+          error("SGD: with dampening, the first step must be taken before the function is compiled", 2)
+        end
         if first then
           state = { momentum_buffer = base.Optimizer.zeros(p) }
           self.state[p] = state
         end
-        step(p, g, state.momentum_buffer, lr, momentum, dampening, decay, nesterov, maximize, first)
+        step(p, g, state.momentum_buffer, lr, momentum, dampening, decay, nesterov, maximize, first and dampening ~= 0)
       end
     end
   end
