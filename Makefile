@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 LUA ?= lua5.4
 LUA_CFLAGS ?= $(shell pkg-config --cflags lua5.4 2>/dev/null || echo -I/usr/include/lua5.4)
 CFLAGS ?= -O2 -g
-WARN = -Wall -Wextra
+WARN = -Wall -Wextra -Wno-psabi
 ALL_CFLAGS = -std=gnu11 $(CFLAGS) $(WARN) -fPIC -fvisibility=hidden -pthread $(EXTRA)
 LIBS = -lopenblas -lz -lm -lpthread
 
