@@ -25,7 +25,8 @@ function Adagrad:update(group)
     local g = p.grad
     if g then
       if not states[p] then
-        states[p] = { step = self.counter(), sum = sc.core.untraced(sc.core.ops.full, p.shape, group.initial_accumulator_value + 0.0, p.dtype) }
+        states[p] = { step = self.counter(),
+          sum = sc.core.untraced(sc.core.ops.full, p.shape, group.initial_accumulator_value + 0.0, p.dtype) }
       end
       local s = states[p]
       step(p, g, s.sum, s.step, group.lr, group.lr_decay, group.weight_decay, group.eps, group.maximize)
