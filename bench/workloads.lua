@@ -155,4 +155,31 @@ end, function()
   return y
 end, "sgd")
 
+-- E: compiled functions. Replay of 1,000 ops without passes, tracing them, and a whole small training step.
+local function chain(x)
+  for _ = 1, 500 do x = x * 0.999 + 0.001 end
+  return x
+end
+plain("replay_1000x8", function()
+  local f, x = sc.compile(chain, { passes = 0 }), sc.rand(8)
+  return function() return f(x) end
+end, 1000)
+plain("trace_1000x8", function()
+  local x = sc.rand(8)
+  return function() return sc.compile(chain)(x) end
+end)
+add("mlp_4_32_32_2_compiled_b1", function()
+  local nn = sc.nn
+  local net = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 2))
+  local opt, x, t = sc.optim.SGD(net:parameters(), { lr = 0.01 }), sc.rand(1, 4), sc.rand(1, 2)
+  local step = sc.compile(function(a, b)
+    opt:zero_grad()
+    local loss = F.mse_loss(net(a), b)
+    loss:backward()
+    opt:step()
+    return loss
+  end)
+  return function() step(x, t) end
+end)
+
 harness.run("sconce", list, budget, pattern)
