@@ -38,7 +38,8 @@ local function col2im(x, a, c)
   if #image ~= 2 then error("other than two dimensions is not supported", 0) end
   local pads = a.pads or { 0, 0, 0, 0 }
   if pads[1] ~= pads[3] or pads[2] ~= pads[4] then error("different padding at both ends is not supported", 0) end
-  return sc.functional.fold(x[1], image, block, { dilation = a.dilations or { 1, 1 }, padding = { pads[1], pads[2] }, stride = a.strides or { 1, 1 } })
+  return sc.functional.fold(x[1], image, block,
+    { dilation = a.dilations or { 1, 1 }, padding = { pads[1], pads[2] }, stride = a.strides or { 1, 1 } })
 end
 
 return function(ops)
