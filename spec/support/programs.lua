@@ -28,7 +28,8 @@ local COMPARE = { "gt", "lt", "ge", "le", "eq", "ne" }
 local NUMBERS = { "0.5", "2.0", "-1.25", "3", "1", "0.0", "-2", "0.1" }
 local REDUCE = { "sum", "mean", "amax", "amin", "prod", "logsumexp", "std" }
 local INPLACE = { "%s:add_(%s)", "%s:mul_(%s)", "%s:sub_(%s)", "%s:copy_(%s)", "%s:div_(%s)" }
-local INPLACE1 = { "%s:zero_()", "%s:tanh_()", "%s:exp_()", "%s:fill_(0.25)", "%s:clamp_(-1.0, 1.0)", "%s:neg_()", "%s:cumsum_(1)", "%s:relu_()" }
+local INPLACE1 = { "%s:zero_()", "%s:tanh_()", "%s:exp_()", "%s:fill_(0.25)", "%s:clamp_(-1.0, 1.0)", "%s:neg_()",
+  "%s:cumsum_(1)", "%s:relu_()" }
 
 --- Steps: each gives text with %s for the new value's name (or none, for statements), the values it reads, and how it counts.
 local function makers(p, below)
@@ -148,7 +149,8 @@ end
 local VIEWS = { ":transpose(-1, -2)", ":reshape(-1)", ":unsqueeze(1)", ":detach()", "" }
 
 --- Arguments that share nothing, or memory, or are views with gaps.
-local ARGUMENTS = { "return %s, %s", "return %s, %s", "return %s, %s", "local x = %s return x, x", "local x = %s return x, x:transpose(-1, -2)",
+local ARGUMENTS = { "return %s, %s", "return %s, %s", "return %s, %s", "local x = %s return x, x",
+  "local x = %s return x, x:transpose(-1, -2)",
   "local x = %s return x:reshape(-1), x", "local x = %s return x:transpose(-1, -2), x:detach()", "return %s:transpose(-1, -2), %s",
   "local x, y = %s, %s if y:dim() > 0 then y = y:select(-1, 1) end return x, y" }
 
@@ -284,7 +286,10 @@ function programs.run(p, how)
     local a1, a2 = arguments()
     local results = table.pack(called(a1, a2))
     local function see(label, t) seen[#seen + 1], labels[#labels + 1] = t, label end
-    for i = 1, results.n do see(string.format("call %d, result %d", call, i), sc.is_tensor(results[i]) and bytes(results[i]) or tostring(results[i])) end
+    for i = 1, results.n do
+      local r = results[i]
+      see(string.format("call %d, result %d", call, i), sc.is_tensor(r) and bytes(r) or tostring(r))
+    end
     see(string.format("call %d, a1", call), bytes(a1))
     see(string.format("call %d, a2", call), bytes(a2))
     for i, s in ipairs(state) do see(string.format("call %d, %s", call, p.state[i].name), bytes(s)) end
