@@ -1,7 +1,7 @@
 --- ONNX nodes with subgraphs: If, Loop, Scan. Conditions and trip counts must be known; the bodies' nodes are carried out one by one.
 local sc = require "sconce"
 
-local MOST_TURNS = 100000000
+local MOST_TURNS = 1000000 -- a loop without end is an error
 local MOST_UNROLLED = 256 -- turns that are recorded one by one; longer loops run directly
 
 local function truth(v) return v == true or (type(v) == "number" and v ~= 0) end
