@@ -119,6 +119,11 @@ sc_status sc__no_memory(sc_context *ctx, size_t bytes);
 sc_location sc__locate(sc_context *ctx);
 /* borrowed from ctx; NULL when memory is refused */
 const char *sc__intern(sc_context *ctx, const char *text);
+/* Control bytes but line ends become '?': what a terminal would obey may come into a message with any name. In place. */
+static inline void sc__tame(char *text) {
+  for (; *text; text++)
+    if (((unsigned char)*text < 32 && *text != '\n') || *text == 127) *text = '?';
+}
 /* Copies text into out with control bytes and broken UTF-8 escaped, cut at `size`: for names from files in messages. */
 const char *sc__printable(const char *text, size_t length, char *out, size_t size);
 

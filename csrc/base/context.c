@@ -213,6 +213,7 @@ sc_status sc__fail(sc_context *ctx, sc_status status, const char *format, ...) {
   va_start(ap, format);
   vsnprintf(ctx->error, sizeof ctx->error, format, ap);
   va_end(ap);
+  sc__tame(ctx->error);
   return status;
 }
 

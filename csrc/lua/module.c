@@ -79,6 +79,7 @@ int sc__raise_text(lua_State *L, binding *b, const char *format, ...) {
   va_start(ap, format);
   vsnprintf(text, sizeof text, format, ap);
   va_end(ap);
+  sc__tame(text);
   push_where(L, b);
   lua_pushstring(L, text);
   lua_concat(L, 2);

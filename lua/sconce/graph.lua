@@ -1,6 +1,7 @@
 --- Graphs built by hand: `sc.graph()`, its runs and its sessions.
 ---
 --- A size may be a name ("batch"): the graph is recorded once, and made ready for each set of actual sizes the first time they come.
+local fault = require "sconce.fault"
 local core = require "sconce.core"
 
 local graph = {}
@@ -65,7 +66,7 @@ local function actual_sizes(self, feeds)
   for _, input in ipairs(self.inputs) do
     local t = feeds[input.name]
     if not core.is_tensor(t) then
-      error(string.format("graph: input %s: expected a tensor, got %s", input.name, type(t)), 3)
+      fault.raise("graph", "input %s: expected a tensor, got %s", input.name, type(t))
     end
     for i, d in ipairs(input.shape) do
       if type(d) == "string" then
