@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { ALIGN = 64, SMALL = 4096, SLAB = 1 << 16 };
 #define KEEP ((size_t)256 << 20)
@@ -18,15 +19,23 @@ struct sc_block { sc_block *next; };
 struct sc_interned { sc_interned *next; uint32_t hash; char text[]; };
 typedef struct slab { struct slab *next; } slab;
 
+/* Blocks from here on are the kernel's own mappings: malloc keeps what is freed of them in pieces that nothing fits into again. */
+#define MAPPED ((size_t)1 << 20)
+
 static void *host_alloc(void *user, size_t bytes) {
   (void)user;
+  if (bytes >= MAPPED) {
+    void *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return m == MAP_FAILED ? NULL : m;
+  }
   void *p = NULL;
   return posix_memalign(&p, ALIGN, bytes) == 0 ? p : NULL;
 }
 
 static void host_release(void *user, void *block, size_t bytes) {
-  (void)user; (void)bytes;
-  free(block);
+  (void)user;
+  if (bytes >= MAPPED) munmap(block, bytes);
+  else free(block);
 }
 
 static void lock(sc_context *ctx) {
@@ -185,7 +194,9 @@ void sc__release(sc_context *ctx, void *block, size_t bytes) {
   int c = size_class(bytes, &size);
   lock(ctx);
   ctx->held -= size;
-  if (SC_UNLIKELY(ctx->bypass || (size > SMALL && ctx->cached + size > KEEP && ctx->cached + size > ctx->held))) {
+  /* Too much is cached: the old blocks go, this one stays, since sizes asked for lately are asked for again. */
+  if (SC_UNLIKELY(!ctx->bypass && ctx->cached + size > KEEP && ctx->cached + size > ctx->held)) trim_locked(ctx);
+  if (SC_UNLIKELY(ctx->bypass)) {
     ctx->allocator.release(ctx->allocator.user, block, size);
   } else {
     sc_block *b = block;
