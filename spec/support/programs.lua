@@ -261,7 +261,8 @@ local function bytes(t)
   return string.format("%s {%s} ", t.dtype, table.concat(t.shape, ", ")) .. t:contiguous():tostring_bytes()
 end
 
---- Whether two such strings agree: in every bit but the sign of a NaN (which of two NaNs an operation hands on is open), or nearly in a program with products of matrices, which sum in an order that depends
+--- Whether two such strings agree: in every bit but the sign of a NaN (which of two NaNs an operation hands on
+--- is open), or nearly in a program with products of matrices, which sum in an order that depends
 --- on how a matrix is laid out.
 function programs.same(p, a, b)
   if a == b then return true end
