@@ -38,21 +38,6 @@ static sc_status wrong(reading *r, const char *name, size_t length, const char *
   return sc__source_bad(r->s, "tensor \"%s\": %s", sc__printable(name, length, shown, sizeof shown), what);
 }
 
-static sc_status enlarge(sc_context *ctx, void *list, int64_t n, int64_t *room, size_t size) {
-  if (n < *room) return SC_OK;
-  int64_t more = *room ? *room * 2 : 32;
-  void *old, *bigger = sc__alloc(ctx, (size_t)more * size);
-  if (!bigger) return sc__no_memory(ctx, (size_t)more * size);
-  memcpy(&old, list, sizeof old);
-  if (old) {
-    memcpy(bigger, old, (size_t)n * size);
-    sc__release(ctx, old, (size_t)*room * size);
-  }
-  memcpy(list, &bigger, sizeof bigger);
-  *room = more;
-  return SC_OK;
-}
-
 static sc_status read_dtype(reading *r, item *it) {
   const char *s;
   size_t n;
@@ -72,7 +57,7 @@ static sc_status read_shape(reading *r, item *it) {
   if (!sc__json_open(&r->j, '[')) return wrong(r, it->name, it->length, "shape is not a list");
   while ((more = sc__json_element(&r->j, &first)) > 0) {
     if (it->ndim == SC_MAX_DIMS) return wrong(r, it->name, it->length, "shape has more than 64 dimensions");
-    SC_TRY(enlarge(r->s->ctx, &r->sizes, r->n_sizes, &r->sizes_room, sizeof *r->sizes));
+    SC_TRY(sc__list_grow(r->s->ctx, &r->sizes, r->n_sizes, &r->sizes_room, sizeof *r->sizes));
     if (!sc__json_size(&r->j, &r->sizes[r->n_sizes])) break;
     r->n_sizes++;
     it->ndim++;
@@ -133,7 +118,7 @@ static sc_status read_item(reading *r, const char *name, size_t length) {
   if (r->j.problem) return wrong(r, name, length, r->j.problem);
   if (seen != 7) return wrong(r, name, length, seen & 1 ? seen & 2 ? "data_offsets is missing" : "shape is missing" : "dtype is missing");
   SC_TRY(check_item(r, &it));
-  SC_TRY(enlarge(r->s->ctx, &r->item, r->n, &r->room, sizeof *r->item));
+  SC_TRY(sc__list_grow(r->s->ctx, &r->item, r->n, &r->room, sizeof *r->item));
   r->item[r->n++] = it;
   return SC_OK;
 }

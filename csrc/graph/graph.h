@@ -114,7 +114,6 @@ void sc__plan_release(sc_plan *p);
 /* in: one per input; out: new, one per output. */
 /* Whether every captured tensor still asks for gradients, or not, as it did when the graph was made. */
 bool sc__plan_valid(const sc_plan *p);
-sc_plan *sc__plan_retain(sc_plan *p);
 sc_status sc__plan_run(sc_plan *p, sc_tensor *const *in, sc_tensor **out);
 /* A run in slices: start, advance until done, then finish; or cancel, before or after. Nothing that outlives the run changes before
 ** the last slice (unless it goes step by step: ns -1). A slice begins no step that took longer, last time, than what is left of its time, but always makes some way. */

@@ -57,7 +57,6 @@ bool sc__plan_valid(const sc_plan *p) {
   return true;
 }
 
-sc_plan *sc__plan_retain(sc_plan *p) { p->refs++; return p; }
 size_t sc__plan_bytes(const sc_plan *p) { return p->arena_bytes; }
 int sc__plan_steps(const sc_plan *p) { return p->n_steps; }
 

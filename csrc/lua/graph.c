@@ -12,13 +12,19 @@ static const char *const GRAPH = "sconce.graph", *const PLAN = "sconce.plan", *c
 
 sc_graph *sc__check_graph(lua_State *L, int at) { return ((graph_box *)luaL_checkudata(L, at, GRAPH))->g; }
 
+/* An empty graph on top of the stack, to be filled in: made first, so that a refusal by Lua loses nothing. */
+static graph_box *new_box(lua_State *L) {
+  graph_box *box = lua_newuserdatauv(L, sizeof *box, 0);
+  box->g = NULL;
+  luaL_setmetatable(L, GRAPH);
+  return box;
+}
+
 /* core.graph() */
 static int graph_new(lua_State *L) {
   binding *b = sc__binding(L);
   sc__set_now(L, b);
-  graph_box *box = lua_newuserdatauv(L, sizeof *box, 0);
-  box->g = NULL;
-  luaL_setmetatable(L, GRAPH);
+  graph_box *box = new_box(L);
   sc__check(L, b, sc_graph_new(b->ctx, &box->g));
   return 1;
 }
@@ -289,9 +295,7 @@ static int graph_split(lua_State *L) {
   sc__enter(L, b);
   sc_graph *g = sc__check_graph(L, 1);
   int n;
-  graph_box *box = lua_newuserdatauv(L, sizeof *box, 0);
-  box->g = NULL;
-  luaL_setmetatable(L, GRAPH);
+  graph_box *box = new_box(L);
   sc__check(L, b, sc__graph_split(g, luaL_checkudata(L, 2, MARK), &box->g, &n));
   lua_pushinteger(L, n);
   return 2;
@@ -344,9 +348,7 @@ static int graph_instantiate(lua_State *L) {
     z.actual[i] = luaL_checkinteger(L, -1);
     lua_pop(L, 1);
   }
-  graph_box *box = lua_newuserdatauv(L, sizeof *box, 0);
-  box->g = NULL;
-  luaL_setmetatable(L, GRAPH);
+  graph_box *box = new_box(L);
   sc__check(L, b, sc__graph_instantiate(g, &z, NULL, 0, &box->g));
   return 1;
 }
@@ -382,9 +384,7 @@ static int graph_fetching(lua_State *L) {
     fetch[i] = value_named(L, b, g, lua_gettop(L));
     lua_pop(L, 1);
   }
-  graph_box *box = lua_newuserdatauv(L, sizeof *box, 0);
-  box->g = NULL;
-  luaL_setmetatable(L, GRAPH);
+  graph_box *box = new_box(L);
   sc_sizes none = {0};
   sc__check(L, b, sc__graph_instantiate(g, &none, fetch, n, &box->g));
   return 1;
