@@ -116,6 +116,30 @@ def gelu12():
 
 
 run("gelu_chain12_1e6", lambda: gelu12)
+
+
+def muladd12():
+    t = x
+    for _ in range(6):
+        t = t * 0.9
+        t = t + y
+    return t
+
+
+def softmax_hand():
+    e = torch.exp(m - m.max(1, True)[0])
+    return e / e.sum(1, True)
+
+
+def layernorm_hand():
+    u = m - m.mean(1, True)
+    s = (u * u).mean(1, True)
+    return u * torch.rsqrt(s + 1e-5) * v + v
+
+
+run("muladd_chain12_1e6", lambda: muladd12)
+run("softmax_hand_1000x1000", lambda: softmax_hand)
+run("layernorm_hand_1000x1000", lambda: layernorm_hand)
 rows = {"sum_all": lambda: m.sum(), "sum_dim0": lambda: m.sum(0), "sum_dim1": lambda: m.sum(1), "mean_all": lambda: m.mean(),
         "max_dim1": lambda: m.max(1), "argmax_dim1": lambda: m.argmax(1), "cumsum_dim1": lambda: m.cumsum(1),
         "cumsum_dim0": lambda: m.cumsum(0), "softmax": lambda: m.softmax(1)}
@@ -266,3 +290,17 @@ train("lstm_train_sgd_b16", LSTMNet, lambda: torch.randn(16, 64, 128), lambda: t
 train("gpt_train_adamw_b8", GPT, lambda: torch.randint(0, VOCAB, (8, 128)), lambda: torch.randint(0, VOCAB, (1024,)), "adamw")
 train("tree_train_sgd", TreeNet, lambda: [random_tree(16) for _ in range(64)],
       lambda: [torch.tensor([random.randrange(5)]) for _ in range(64)])
+
+
+def small_step():
+    net = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 2))
+    o, a, b = torch.optim.SGD(net.parameters(), lr=0.01), torch.rand(1, 4), torch.rand(1, 2)
+
+    def step():
+        o.zero_grad(set_to_none=True)
+        F.mse_loss(net(a), b).backward()
+        o.step()
+    return step
+
+
+run("mlp_4_32_32_2_train_b1", small_step, 1, True)

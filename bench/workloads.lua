@@ -79,6 +79,19 @@ on("gelu_chain12_1e6", vectors, function(x, y)
   t = t:relu()
   return t * 1.1
 end)
+on("muladd_chain12_1e6", vectors, function(x, y)
+  for _ = 1, 6 do x = x * 0.9 + y end
+  return x
+end)
+on("softmax_hand_1000x1000", matrix, function(m)
+  local e = (m - m:max(2, true)):exp()
+  return e / e:sum(2, true)
+end)
+on("layernorm_hand_1000x1000", matrix, function(m, v)
+  local u = m - m:mean(2, true)
+  local s = (u * u):mean(2, true)
+  return u * (s + 1e-5):rsqrt() * v + v
+end)
 on("sum_all_1000x1000", matrix, function(m) return m:sum() end)
 on("sum_dim0_1000x1000", matrix, function(m) return m:sum(1) end)
 on("sum_dim1_1000x1000", matrix, function(m) return m:sum(2) end)
@@ -155,31 +168,7 @@ end, function()
   return y
 end, "sgd")
 
--- E: compiled functions. Replay of 1,000 ops without passes, tracing them, and a whole small training step.
-local function chain(x)
-  for _ = 1, 500 do x = x * 0.999 + 0.001 end
-  return x
-end
-plain("replay_1000x8", function()
-  local f, x = sc.compile(chain, { passes = 0 }), sc.rand(8)
-  return function() return f(x) end
-end, 1000)
-plain("trace_1000x8", function()
-  local x = sc.rand(8)
-  return function() return sc.compile(chain)(x) end
-end)
-add("mlp_4_32_32_2_compiled_b1", function()
-  local nn = sc.nn
-  local net = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 2))
-  local opt, x, t = sc.optim.SGD(net:parameters(), { lr = 0.01 }), sc.rand(1, 4), sc.rand(1, 2)
-  local step = sc.compile(function(a, b)
-    opt:zero_grad()
-    local loss = F.mse_loss(net(a), b)
-    loss:backward()
-    opt:step()
-    return loss
-  end)
-  return function() step(x, t) end
-end)
+-- E: compiled functions and inference
+require "bench.compiled"(add, plain)
 
 harness.run("sconce", list, budget, pattern)
