@@ -50,24 +50,7 @@ extern const sc_pw sc__pw[SC_PW_COUNT];
 typedef struct sc_pw_kernels { sc_pw_fn f32, f64, i64, u64, b8; } sc_pw_kernels;
 sc_pw_fn sc__pw_kernel(sc_isa isa, int id, sc_ctype type);
 
-/* ---- tile programs: a chain of pointwise ops run over tiles that stay in the L1 cache ---- */
-enum { SC_PROGRAM_INSTRS = 16, SC_PROGRAM_INPUTS = 8, SC_PROGRAM_PARAMS = 4 };
-typedef struct sc_instr {
-  sc_pw_fn fn;                             /* NULL: convert src[0] to this type */
-  uint8_t type;                            /* of the result: sc_ctype */
-  uint8_t arity;
-  uint8_t src[3];                          /* operands: 0 … n_in-1 inputs, then instructions' results */
-  sc_scalar p[SC_PROGRAM_PARAMS];
-} sc_instr;
-typedef struct sc_program {
-  int n_in, n_instr;
-  uint8_t in_type[SC_PROGRAM_INPUTS];      /* the type each input is read as */
-  sc_instr instr[SC_PROGRAM_INSTRS];
-  double cost;                             /* nanoseconds an element */
-} sc_program;
-/* out = the last instruction, converted to out's dtype; inputs broadcast to out's shape. out may be one of the inputs. */
-void sc__program_run(sc_context *ctx, const sc_program *p, sc_tensor *out, sc_tensor *const *in);
-
+#include "program.h"
 
 /* ---- matrix products ---- */
 /* c[m, n] = alpha * a[m, k] b[k, n] + beta * c, row-major with leading dimensions; ta: a is stored [k, m], tb: b is stored [n, k]. beta 0:

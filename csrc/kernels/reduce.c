@@ -108,17 +108,22 @@ static const void *load_tile(const job *j, int64_t off, int64_t at, int64_t n, v
   return buffer;
 }
 
-static int64_t neutral(const job *j) {
-  bool integer = j->ctype == SC_INT64;
+void sc__reduce_neutral(sc_reduce_kind kind, bool integer, void *acc) {
   double f = 0;
   int64_t i = 0;
-  switch (j->kind) {
+  switch (kind) {
     case SC_RED_PROD: f = 1; i = 1; break;
     case SC_RED_MAX: case SC_RED_ARGMAX: f = -INFINITY; i = INT64_MIN; break;
     case SC_RED_MIN: case SC_RED_ARGMIN: case SC_RED_MINABS: f = INFINITY; i = INT64_MAX; break;
     default: break;
   }
   if (!integer) memcpy(&i, &f, 8);
+  memcpy(acc, &i, 8);
+}
+
+static int64_t neutral(const job *j) {
+  int64_t i;
+  sc__reduce_neutral(j->kind, j->ctype == SC_INT64, &i);
   return i;
 }
 

@@ -53,6 +53,9 @@ const sc_reduce_table *sc__reduce_table(sc_isa isa);
 sc_status sc__reduce(sc_context *ctx, sc_reduce_kind kind, const sc_tensor *x, const bool *mask, void *acc, int64_t *index,
                      const double *m, double p);
 
+/* What an accumulator of that kind begins with. Of rows, the loops are called for blocks of at most 4096 elements. */
+void sc__reduce_neutral(sc_reduce_kind kind, bool integer, void *acc);
+
 typedef enum sc_scan_kind {
   SC_SCAN_SUM, SC_SCAN_PROD, SC_SCAN_MAX, SC_SCAN_MIN /* values and positions, the last of equals */, SC_SCAN_LOGSUMEXP,
   SC_SCAN_LINEAR /* y[k] = x[k] + a[k] y[k - 1] */
