@@ -69,7 +69,7 @@ describe("a graph built by hand", function()
 
   it("can be read: a line a node, with the script's line", function()
     local text = build(w, b):text()
-    assert.truthy(text:find("tanh%(.-graph_spec.lua:%d+"), text)
+    assert.truthy(text:find('tanh%(.-graph_spec.lua":%d+'), text)
     assert.truthy(text:find("batch", 1, true), text)
     assert.truthy(build(w, b):dot():find("digraph", 1, true))
   end)

@@ -1,5 +1,6 @@
 /* Recording: inputs, outputs, and the context's `trace` service, which turns an emitted call into a node. */
 #include "control.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -61,6 +62,7 @@ void sc_graph_release(sc_graph *g) {
   sc__release(ctx, g->node, g->room_nodes * sizeof *g->node);
   sc__release(ctx, g->output, g->room_outputs * sizeof *g->output);
   sc__release(ctx, g->input, g->room_inputs * sizeof *g->input);
+  sc_tensor_release(g->generators);
   sc__release(ctx, g, sizeof *g);
   sc__context_unref(ctx);
 }
@@ -88,7 +90,7 @@ static sc_status symbolic(sc_graph *g, int32_t value, const sc_meta *m, const in
   return SC_OK;
 }
 
-sc_status sc_graph_input(sc_graph *g, const char *name, sc_dtype dtype, int ndim, const int64_t *shape, sc_tensor **out) {
+static sc_status add_input(sc_graph *g, const char *name, sc_dtype dtype, int ndim, const int64_t *shape, const int64_t *stride, sc_tensor **out) {
   int32_t v;
   sc_meta m;
   if (ndim < 0 || ndim > SC_MAX_DIMS) return sc__fail(g->ctx, SC_EINVAL, "graph: input %s has too many dimensions", name);
@@ -97,13 +99,21 @@ sc_status sc_graph_input(sc_graph *g, const char *name, sc_dtype dtype, int ndim
   const char *text = sc__intern(g->ctx, name);
   if (!text) return sc__no_memory(g->ctx, 64);
   SC_TRY(more(g->ctx, &g->input, &g->room_inputs, g->n_inputs, sizeof *g->input));
-  SC_TRY(add_value(g, SC_VALUE_INPUT, dtype, ndim, shape, NULL, &v));
+  SC_TRY(add_value(g, SC_VALUE_INPUT, dtype, ndim, shape, stride, &v));
   g->value[v].name = text;
   for (int i = 0; i < ndim; i++) if (sc__is_symbolic_size(shape[i])) g->ctx->building = g;
   sc__meta_set(&m, dtype, ndim, shape);
-  SC_TRY(symbolic(g, v, &m, NULL, NULL, out));
+  SC_TRY(symbolic(g, v, &m, stride, NULL, out));
   g->input[g->n_inputs++] = v;
   return SC_OK;
+}
+
+sc_status sc_graph_input(sc_graph *g, const char *name, sc_dtype dtype, int ndim, const int64_t *shape, sc_tensor **out) {
+  return add_input(g, name, dtype, ndim, shape, NULL, out);
+}
+
+sc_status sc__graph_strided_input(sc_graph *g, const char *name, const sc_meta *m, sc_tensor **out) {
+  return add_input(g, name, m->dtype, m->ndim, m->dim, m->stride, out);
 }
 
 /* In a branch or body: a tensor from outside becomes an input, laid out as it is. Numbers of the script are captured as ever. */
@@ -136,6 +146,8 @@ static sc_status value_of(sc_graph *g, sc_tensor *t, int32_t *out) {
   g->value[*out].requires = sc_requires_grad(t);
   return SC_OK;
 }
+
+sc_status sc__graph_value(sc_graph *g, sc_tensor *t, int32_t *out) { return value_of(g, t, out); }
 
 sc_status sc_graph_output(sc_graph *g, const char *name, sc_tensor *t) {
   int32_t v;

@@ -183,6 +183,7 @@ sc_status sc__graph_instantiate(const sc_graph *g, const sc_sizes *sizes, const 
   if (!s.now) return sc__no_memory(ctx, g->n_values * sizeof *s.now);
   sc_status st = sc_graph_new(ctx, &to);
   bool grad = ctx->grad_enabled;
+  if (to && g->generators) to->generators = sc_tensor_retain(g->generators);
   ctx->grad_enabled = false;
   ctx->tracing = to;
   if (st == SC_OK) st = rebuild(&s, to);

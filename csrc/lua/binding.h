@@ -108,6 +108,8 @@ void sc__open_autograd(lua_State *L, binding *b);
 void sc__open_graph(lua_State *L, binding *b);
 void sc__open_control(lua_State *L, binding *b);
 sc_graph *sc__check_graph(lua_State *L, int at);           /* borrowed; raises for anything else */
+sc_graph **sc__new_graph(lua_State *L);                    /* an empty one on the stack, to be filled in */
+void sc__open_text(lua_State *L, binding *b);
 void sc__open_signature(lua_State *L, binding *b);
 void sc__open_images(lua_State *L, binding *b);
 void sc__open_index(lua_State *L, binding *b);

@@ -20,6 +20,8 @@ static graph_box *new_box(lua_State *L) {
   return box;
 }
 
+sc_graph **sc__new_graph(lua_State *L) { return &new_box(L)->g; }
+
 /* core.graph() */
 static int graph_new(lua_State *L) {
   binding *b = sc__binding(L);

@@ -288,6 +288,7 @@ SC_API int luaopen_sconce_core(lua_State *L) {
   sc__open_autograd(L, b);
   sc__open_graph(L, b);
   sc__open_control(L, b);
+  sc__open_text(L, b);
   sc__open_index(L, b);
   sc__open_images(L, b);
   sc__open_random(L, b);

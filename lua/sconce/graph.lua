@@ -162,17 +162,10 @@ function Graph:nodes() return self.core:nodes() end
 --- The tensors it captured by reference: parameters, buffers, constants.
 function Graph:parameters() return self.core:captures() end
 
---- The graph as text, a node a line, with the script's line that made it.
+--- The graph as text (csrc/graph/text.h says how it reads); core.graph_parse reads it back.
 function Graph:text()
-  local lines = {}
-  for i, n in ipairs(self.core:nodes()) do
-    lines[i] = string.format("%s = %s(%s)%s", table.concat(n.outputs, ", "), n.op, table.concat(n.inputs, ", "),
-      n.line and string.format("   -- %s:%d", n.file, n.line) or "")
-  end
-  for name, at in pairs(self.symbols) do
-    for i, line in ipairs(lines) do lines[i] = line:gsub(tostring(core.stand_in(at)), name) end
-  end
-  return table.concat(lines, "\n")
+  self.core:sizes(self.numbers)
+  return self.core:text()
 end
 
 function Graph:print() print(self:text()) end
