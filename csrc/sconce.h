@@ -7,7 +7,7 @@
 **
 ** An *op* is called by name with tensors and attributes. When an input asks for gradients, the call is remembered on a tape
 ** that `sc_backward` walks. When an input is symbolic (it belongs to a graph), nothing is computed: the call becomes a node
-** of that graph, to be run many times by `sc_graph_run`.
+** of that graph, which is compiled into a *run* and run many times, whole or in slices of time.
 **
 ** Words used for ownership: *new* (the caller releases it), *borrowed* (valid until the named thing changes or dies),
 ** *takes* (the callee releases it, also on failure), *may fail* (look at the status; the text is in `sc_error(ctx)`).
@@ -107,6 +107,8 @@ SC_API sc_status sc_tensor_from_memory(sc_context *ctx, sc_dtype dtype, int ndim
 /* new; uses the caller's memory until `release(user)` is called (it may be NULL) */
 SC_API sc_status sc_tensor_wrap(sc_context *ctx, sc_dtype dtype, int ndim, const int64_t *shape, void *data,
                                 void (*release)(void *user), void *user, sc_tensor **out);
+/* new: the same memory, seen from another context, without history. For weights that several threads read. */
+SC_API sc_status sc_tensor_share(sc_context *ctx, const sc_tensor *t, sc_tensor **out);
 SC_API sc_tensor *sc_tensor_retain(sc_tensor *t);
 SC_API void sc_tensor_release(sc_tensor *t);            /* NULL is fine */
 SC_API sc_dtype sc_tensor_dtype(const sc_tensor *t);
@@ -175,20 +177,91 @@ SC_API sc_status sc_op_call(sc_context *ctx, const char *name, sc_tensor *const 
 
 /* ---- gradients ---- */
 
+SC_API bool sc_set_grad_enabled(sc_context *ctx, bool on);          /* whether calls are remembered for gradients; returns how it was */
 SC_API sc_status sc_set_requires_grad(sc_tensor *t, bool on);
 SC_API bool sc_requires_grad(const sc_tensor *t);
 SC_API sc_tensor *sc_grad_of(const sc_tensor *t);       /* borrowed from t; NULL when there is none */
+SC_API void sc_clear_grad(sc_tensor *t);                /* as if none had ever arrived */
 /* Gradients of y (of its sum, weighted by dy unless that is NULL) are added to the leaves. */
 SC_API sc_status sc_backward(sc_tensor *y, sc_tensor *dy, bool retain_graph);
 
-/* ---- graphs ---- */
+/* ---- graphs: recorded once, run many times ----
+**
+** A *graph* is recorded: inputs are declared, ops that are called on them become nodes, results are named. Tensors with data that the
+** nodes use are captured by reference: a run sees what they hold then, and an op in place on one of them (add_, sgd_step_ ...) is an
+** update that every run makes. With `sc_backward` on a symbolic loss the gradients become nodes too, so a training step is a graph.
+**
+** A *run* is a graph compiled: optimised, its memory planned, one for each thread that uses it. Clones share the captured tensors and
+** nothing else. A *job* is one execution of a run in slices of time.
+**
+**     sc_graph *g;  sc_tensor *x, *y;  sc_run *run;  int64_t batch;
+**     sc_graph_new(ctx, &g);
+**     sc_graph_size(g, "batch", &batch);                                 // a size that may differ from run to run
+**     sc_graph_input(g, "x", SC_FLOAT32, 2, (int64_t[]){batch, 784}, &x);
+**     sc_op_call(ctx, "matmul", (sc_tensor *[]){x, weight}, 2, NULL, 0, &y, 1);
+**     sc_graph_output(g, "y", y);
+**     sc_graph_compile(g, &run);
+**
+**     sc_named_tensor in = {"x", image}, out = {"y", NULL};
+**     sc_run_call(run, &in, 1, &out, 1);                                 // whole; out.tensor is new
+**
+**     sc_job *job;  bool done = false;                                   // or a slice in each frame
+**     sc_run_start(run, &in, 1, &job);
+**     while (sc_job_advance(job, 1500, &done) == SC_OK && !done) draw_a_frame();
+**     sc_job_result(job, &out, 1);
+**     sc_job_free(job); */
 
-SC_API sc_status sc_graph_new(sc_context *ctx, sc_graph **out);
-SC_API void sc_graph_release(sc_graph *g);
-SC_API sc_status sc_graph_input(sc_graph *g, const char *name, sc_dtype dtype, int ndim, const int64_t *shape, sc_tensor **out);
-SC_API sc_status sc_graph_output(sc_graph *g, const char *name, sc_tensor *t);
-/* in: one tensor per input, in order of definition. out: new, one per output. */
+typedef struct sc_run sc_run;
+typedef struct sc_job sc_job;
+
+SC_API sc_status sc_graph_new(sc_context *ctx, sc_graph **out);                        /* new */
+SC_API void sc_graph_release(sc_graph *g);                                             /* NULL is fine; runs made of it live on */
+/* The number that stands for a named size in shapes and attributes of this graph; the same for the same name. At most 10 names. */
+SC_API sc_status sc_graph_size(sc_graph *g, const char *name, int64_t *out);
+SC_API sc_status sc_graph_input(sc_graph *g, const char *name, sc_dtype dtype, int ndim, const int64_t *shape, sc_tensor **out); /* new, symbolic */
+SC_API sc_status sc_graph_output(sc_graph *g, const char *name, sc_tensor *t);         /* borrows t */
+/* Node by node as recorded, nothing optimised: the reference that runs are compared with. Without named sizes only.
+** in: one tensor per input, in order of definition. out: new, one per output. */
 SC_API sc_status sc_graph_run(sc_graph *g, sc_tensor *const *in, int n_in, sc_tensor **out, int n_out);
+
+/* new. The graph may be released, and must not be added to any more. */
+SC_API sc_status sc_graph_compile(sc_graph *g, sc_run **out);
+/* new: the same graph with memory of its own, for this context (NULL: the run's own), which another thread may use; the captured
+** tensors are shared. While it is made, neither context may be in use elsewhere. */
+SC_API sc_status sc_run_clone(const sc_run *r, sc_context *ctx, sc_run **out);
+SC_API void sc_run_release(sc_run *r);                                                 /* NULL is fine; jobs going on keep what they need */
+SC_API sc_context *sc_run_context(const sc_run *r);                                    /* borrowed; its sc_error tells why a call failed */
+
+SC_API int sc_run_input_count(const sc_run *r);
+SC_API const char *sc_run_input_name(const sc_run *r, int i);                          /* borrowed from the context */
+/* Any of the three may be NULL. shape: room for SC_MAX_DIMS sizes; a named size is -1. */
+SC_API void sc_run_input_info(const sc_run *r, int i, sc_dtype *dtype, int *ndim, int64_t *shape);
+SC_API const char *sc_run_input_size_name(const sc_run *r, int i, int dim);            /* borrowed; NULL: it is a number */
+SC_API int sc_run_output_count(const sc_run *r);
+SC_API const char *sc_run_output_name(const sc_run *r, int i);
+
+/* Runs it whole. in: every input by name, in any order. out: the names of the results wanted; their tensors are new. The first call
+** for a set of sizes plans their memory; later ones ask the host's allocator for nothing. Results are never written to again. */
+SC_API sc_status sc_run_call(sc_run *r, const sc_named_tensor *in, int n_in, sc_named_tensor *out, int n_out);
+
+typedef struct sc_run_stats {
+  int64_t nodes;               /* as recorded */
+  int64_t steps;               /* after optimising, for the sizes seen last; 0: it has not run */
+  int64_t arena_bytes;         /* memory of its own, for the sizes seen last */
+  int64_t plans;               /* sets of sizes that it is ready for */
+  int64_t longest_ns;          /* of the latest job: the longest that it went without looking at the clock */
+  int64_t update_ns;           /* of the latest job: the updates, which are one piece */
+} sc_run_stats;
+SC_API void sc_run_get_stats(const sc_run *r, sc_run_stats *out);
+
+/* new. The inputs must not be changed until the job is done. One job at a time for a run, and no call meanwhile; clones are free. */
+SC_API sc_status sc_run_start(sc_run *r, const sc_named_tensor *in, int n_in, sc_job **out);
+/* Goes on for about so many microseconds, and always makes some way. Nothing that outlives the job changes before its last slice, in
+** which all updates are made at once. A failure ends the job, with everything as it was before. */
+SC_API sc_status sc_job_advance(sc_job *j, int64_t microseconds, bool *done);
+SC_API sc_status sc_job_result(sc_job *j, sc_named_tensor *out, int n_out);            /* as of sc_run_call; first runs what is left */
+SC_API void sc_job_cancel(sc_job *j);                   /* everything is as before the start; does nothing when it is done */
+SC_API void sc_job_free(sc_job *j);                     /* NULL is fine; one that goes on is cancelled */
 
 #ifdef __cplusplus
 }

@@ -58,6 +58,19 @@ sc_status sc_set_requires_grad(sc_tensor *t, bool on) {
   return SC_OK;
 }
 
+void sc_clear_grad(sc_tensor *t) {
+  if (!t->ad || !t->ad->grad) return;
+  if (t->ctx->tracing) t->ctx->grad_changes(t);
+  sc_tensor_release(t->ad->grad);
+  t->ad->grad = NULL;
+}
+
+bool sc_set_grad_enabled(sc_context *ctx, bool on) {
+  bool was = ctx->grad_enabled;
+  ctx->grad_enabled = on;
+  return was;
+}
+
 sc_tensor *sc_grad_of(const sc_tensor *t) { return t->ad ? t->ad->grad : NULL; }
 
 /* ---- making nodes ---- */

@@ -2,6 +2,7 @@
 #include "control.h"
 #include "text.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,6 +66,20 @@ void sc_graph_release(sc_graph *g) {
   sc_tensor_release(g->generators);
   sc__release(ctx, g, sizeof *g);
   sc__context_unref(ctx);
+}
+
+sc_status sc_graph_size(sc_graph *g, const char *name, int64_t *out) {
+  static_assert(SC_COUNT(g->size_name) == SC_SYMBOLS, "a name per symbol");
+  int k = 0;
+  while (k < g->n_sizes && strcmp(g->size_name[k], name) != 0) k++;
+  if (k == SC_SYMBOLS) return sc__fail(g->ctx, SC_EINVAL, "graph: at most %d named sizes", SC_SYMBOLS);
+  if (k == g->n_sizes) {
+    g->size_name[k] = sc__intern(g->ctx, name);
+    if (!g->size_name[k]) return sc__no_memory(g->ctx, 64);
+    g->n_sizes++;
+  }
+  *out = sc__stand_in(k);
+  return SC_OK;
 }
 
 /* stride NULL: packed. */

@@ -84,6 +84,9 @@ int64_t sc__sizes_apply(const sc_sizes *z, int64_t v);
 /* new: the same graph for actual sizes. fetch: values to be its outputs instead of g's, named "1", "2" …; NULL: g's. */
 sc_status sc__graph_instantiate(const sc_graph *g, const sc_sizes *sizes, const int32_t *fetch, int n_fetch, sc_graph **out);
 
+/* new: the same graph for another context, captured tensors shared (job_move.c). */
+sc_status sc__graph_move(const sc_graph *g, sc_context *ctx, sc_graph **out);
+
 /* A graph being emitted again into the one that is traced. now: [n_values] what a value has become there. */
 typedef struct sc__instance { const sc_graph *from; const sc_sizes *sizes; sc_tensor **now; struct sc_control *controls; } sc__instance;
 void sc__instance_end(sc__instance *s);
@@ -113,6 +116,7 @@ void sc__passes_free(sc_context *ctx, sc_view_of_graph *v);
 /* ---- plans ---- */
 typedef struct sc_plan sc_plan;
 sc_status sc__plan_new(sc_graph *g, unsigned passes, sc_plan **out);
+sc_plan *sc__plan_retain(sc_plan *p);
 void sc__plan_release(sc_plan *p);
 /* in: one per input; out: new, one per output. */
 /* Whether every captured tensor still asks for gradients, or not, as it did when the graph was made. */
@@ -130,6 +134,8 @@ sc_tensor *sc__plan_peek(const sc_plan *p, int i, bool out, int k);
 void sc__plan_step_info(const sc_plan *p, int i, int32_t *node, int64_t *ns, int64_t *bytes);
 sc_status sc__plan_finish(sc_plan *p, sc_tensor **out);
 void sc__plan_cancel(sc_plan *p);
+/* Of the latest run in slices: the longest that went by without a look at the clock, and all the updates; nanoseconds. */
+void sc__plan_pieces(const sc_plan *p, int64_t *longest, int64_t *updates);
 size_t sc__plan_bytes(const sc_plan *p);
 int sc__plan_steps(const sc_plan *p);
 

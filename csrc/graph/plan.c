@@ -30,6 +30,8 @@ static void free_steps(sc_plan *p) {
   sc__release(p->ctx, p->step, (size_t)p->room_steps * sizeof *p->step);
 }
 
+sc_plan *sc__plan_retain(sc_plan *p) { p->refs++; return p; }
+
 void sc__plan_release(sc_plan *p) {
   if (!p || --p->refs > 0) return;
   sc_context *ctx = p->ctx;
@@ -530,6 +532,14 @@ void sc__plan_step_info(const sc_plan *p, int i, int32_t *node, int64_t *ns, int
   for (int k = 0; k < n->n_out; k++) {
     const sc_tensor *t = slot_of(p, n->out[k]);
     if (t) *bytes += t->numel * (int64_t)sc_dtype_size((sc_dtype)t->dtype);
+  }
+}
+
+void sc__plan_pieces(const sc_plan *p, int64_t *longest, int64_t *updates) {
+  *longest = *updates = 0;
+  for (int i = 0; i < p->n_steps && p->took; i++) {
+    if (i >= p->tail) *updates += p->took[i];
+    else if (p->took[i] > *longest) *longest = p->took[i];
   }
 }
 

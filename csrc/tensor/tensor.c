@@ -118,6 +118,19 @@ sc_status sc__tensor_alias(sc_tensor *base, sc_tensor **out) {
   return SC_OK;
 }
 
+sc_status sc_tensor_share(sc_context *ctx, const sc_tensor *t, sc_tensor **out) {
+  *out = NULL;
+  if (!t->storage) return sc__fail(ctx, SC_EINVAL, "tensor: a symbolic tensor belongs to the context of its graph");
+  sc_tensor *made = header_new(ctx, (sc_dtype)t->dtype, t->ndim, t->dim, sc__stride(t));
+  if (!made) return SC_ENOMEM;
+  atomic_fetch_add_explicit(&t->storage->refs, 1, memory_order_relaxed);
+  made->storage = t->storage;
+  made->data = t->data;
+  made->flags = t->flags & SC_T_WRAPPED;
+  *out = made;
+  return SC_OK;
+}
+
 sc_status sc__tensor_scalar(sc_context *ctx, bool is_int, int64_t i, double f, sc_tensor **out) {
   sc_tensor *t = header_new(ctx, is_int ? SC_INT64 : SC_FLOAT64, 0, NULL, NULL);
   if (!t) return SC_ENOMEM;
