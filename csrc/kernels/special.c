@@ -73,6 +73,7 @@ float sc__polygamma_f32(float n, float x) {
 
 double sc__polygamma(double n, double x) {
   if (n == 0) return sc__digamma(x);
+  if (x == INFINITY) return 0;
   if (n == 1 && x < 0) return trigamma_below(x, PI * x);
   return (fmod(n, 2) == 0 ? -1 : 1) * exp(sc__lgamma(n + 1)) * sc__zeta(n + 1, x);
 }
@@ -238,7 +239,7 @@ double sc__igammac(double a, double x) { return gamma_part(a, x, true); }
 enum { MAX_DEGREE = 10000000 };   /* beyond: NaN */
 
 static bool degree(double x, double n, double first, int64_t *k, double *y) {
-  *y = x != x || n != n || n > MAX_DEGREE ? NAN : n < 0 ? 0 : n < 1 ? 1 : first;
+  *y = x != x || n != n || n > MAX_DEGREE ? NAN : n <= -1 ? 0 : n < 1 ? 1 : first;
   if (*y != *y || n < 2) return false;
   *k = (int64_t)n;
   return true;

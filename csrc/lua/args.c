@@ -155,13 +155,16 @@ static bool read_list(reader *r, int param, int first, int last, bool table, sc_
   lua_State *L = r->L;
   const sc_param *p = &r->op->param[param];
   int n = table ? (int)lua_rawlen(L, first) : last - first + 1;
+  if (table && n == 0 && p->length && !p->required) return true;       /* {}: as if it were not there */
+  if (table && p->holes && n < p->length) n = p->length;               /* a border of a table with holes says nothing */
   if (n > SC_MAX_DIMS || r->n_list + n > MAX_LIST) return fail(r, param, "the list has %d entries, at most %d are possible", n, SC_MAX_DIMS);
   int64_t *v = &r->list[r->n_list];
   for (int i = 0; i < n; i++) {
     int at = first + i;
     if (table) { lua_rawgeti(L, first, i + 1); at = lua_gettop(L); }
     bool ok = true;
-    if (p->type == SC_P_FLOATS) {
+    if (p->holes && lua_isnil(L, at)) v[i] = SC_HOLE;
+    else if (p->type == SC_P_FLOATS) {
       if (lua_type(L, at) != LUA_TNUMBER) ok = expected(r, param, at, "a list of numbers");
       else { double f = lua_tonumber(L, at); memcpy(&v[i], &f, 8); }
     } else {

@@ -17,7 +17,7 @@ static int64_t stride_of(const sc_tensor *t, int d) { return t->ndim ? sc__strid
 
 sc_status sc__index_dtype(sc_call *c, int slot, bool also_int32) {
   sc_dtype d = (sc_dtype)c->in[slot]->dtype;
-  if (d == SC_INT64 || (also_int32 && d == SC_INT32)) return SC_OK;
+  if (d == SC_INT64 || (also_int32 && d == SC_INT32) || c->in[slot]->numel == 0) return SC_OK;
   return sc__bad_input(c, slot, "expected an int64 tensor%s of indices, got %s", also_int32 ? " (or int32)" : "", sc_dtype_name(d));
 }
 

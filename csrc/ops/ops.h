@@ -10,7 +10,7 @@
 **   int number float bool str dtype generator     attributes, in this order in `call->attr`
 **   dim index                                     positions: 1-based in Lua, 0-based here, negative from the end in both
 **   any                   for functions written in Lua: whatever was given, unchecked
-**   int[] int[2] float[] dim[] shape              lists; int[2] also takes one number for both; int[2]|str a word too
+**   int[] int[2] float[] dim[] shape              lists; int[2] also takes one number for both; int[2]|str a word too; int?[2] may have nil in it
 **   a trailing ?                                  may be absent (SC_ATTR_NONE); `= value` gives a default
 **
 ** Knows nothing of graphs, tapes or Lua: the context's `record` and `trace` services stand for the first two. */
@@ -32,10 +32,13 @@ typedef enum sc_param_type {
   SC_P_ANY                   /* composites written in Lua: any value, handed on as it came */
 } sc_param_type;
 
+#define SC_HOLE INT64_MIN   /* an entry left out of a list whose type allows it */
+
 typedef struct sc_param {
   char name[24];
   sc_param_type type;
   bool optional, words;    /* words: of int[2]|str, a string does as well */
+  bool holes;              /* of int?[2]: an entry may be nil and is then SC_HOLE */
   int length;              /* of int[2]: 2; else 0 */
   int slot;                /* place in call->in or call->attr */
   sc_attr preset;          /* the default; kind NONE: none */
@@ -177,7 +180,7 @@ sc_status sc__dims(sc_call *c, int slot, int ndim, bool *mask);
 /* The position an index value names, counted from 0; what lies outside int64 wraps to a number that no range holds. */
 static inline int64_t sc__position(int64_t value, uint8_t base) { return (int64_t)((uint64_t)value - base); }
 static inline bool sc__has(const sc_call *c, int slot) { return c->attr[slot].kind != SC_ATTR_NONE; }
-static inline double sc__number(const sc_attr *a) { return a->kind == SC_ATTR_INT ? (double)a->i : a->f; }
+static inline double sc__number(const sc_attr *a) { return a->kind == SC_ATTR_FLOAT ? a->f : (double)a->i; }
 static inline sc_dtype sc__dtype_or(const sc_attr *a, sc_dtype d) { return a->kind == SC_ATTR_NONE ? d : (sc_dtype)a->i; }
 void sc__meta_like(sc_meta *m, const sc_tensor *t);                            /* shape and dtype */
 void sc__meta_set(sc_meta *m, sc_dtype dtype, int ndim, const int64_t *dim);   /* contiguous */

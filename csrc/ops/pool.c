@@ -164,8 +164,11 @@ static sc_status avg_pool(sc_call *c, int nd) {
 static sc_status adaptive_shape(sc_call *c, int nd, int64_t *size) {
   SC_TRY(check_x(c, nd));
   const sc_tensor *x = c->in[0];
-  SC_TRY(check_positive(c, 0, nd, 0, "output_size"));
-  for (int i = 0; i < x->ndim; i++) size[i] = i < x->ndim - nd ? x->dim[i] : c->attr[0].v[i - (x->ndim - nd)];
+  for (int i = 0, lead = x->ndim - nd; i < x->ndim; i++) {
+    int64_t v = i < lead || c->attr[0].v[i - lead] == SC_HOLE ? x->dim[i] : c->attr[0].v[i - lead];
+    if (i >= lead && (v < 0 || v > INT32_MAX)) return sc__bad_attr(c, 0, "output_size must be between 0 and %d, got %lld", INT32_MAX, (long long)v);
+    size[i] = v;
+  }
   return SC_OK;
 }
 
@@ -369,9 +372,9 @@ OF(max_pool) OF(avg_pool) OF(adaptive_avg) OF(adaptive_max) OF(unpool)
    SC_OP_FUNCTION, .compose = fn}
 #define AVG_HELP "The mean of each window.\nceil_mode: windows may reach over the end. count_include_pad: zeros of the padding count.\nErrors: padding above half of the window."
 #define ADAPTIVE_AVG(n, fn) \
-  {"nn.functional.adaptive_avg_pool" n "d(x, output_size: int[" n "])", "Means of windows placed so that the result has that size.", SC_OP_FUNCTION, .compose = fn}
+  {"nn.functional.adaptive_avg_pool" n "d(x, output_size: int?[" n "])", "Means of windows placed so that the result has that size; nil in the list keeps x's.", SC_OP_FUNCTION, .compose = fn}
 #define ADAPTIVE_MAX(n, fn) \
-  {"nn.functional.adaptive_max_pool" n "d(x, output_size: int[" n "], return_indices: bool = false)", \
+  {"nn.functional.adaptive_max_pool" n "d(x, output_size: int?[" n "], return_indices: bool = false)", \
    "Largest elements of windows placed so that the result has that size; with return_indices their flat positions as well.", SC_OP_FUNCTION, .compose = fn}
 #define UNPOOL(n, fn) \
   {"nn.functional.max_unpool" n "d(x, indices, kernel_size: int[" n "], stride: int[" n "]?, padding: int[" n "] = 0, output_size: int[]?)", \

@@ -170,7 +170,10 @@ static sc_status to_size_mask(sc_call *c, bool *mask) {
 static sc_status to_size_infer(sc_call *c) {
   bool mask[SC_MAX_DIMS];
   SC_TRY(to_size_mask(c, mask));
-  sc__meta_set(&c->meta[0], (sc_dtype)c->in[0]->dtype, c->attr[0].n, c->attr[0].v);
+  sc_dtype d = (sc_dtype)c->in[0]->dtype;
+  bool sums = c->attr[0].n == 0;                        /* sums of integers are int64; what stays as it is keeps its dtype */
+  for (int i = 0; i < c->in[0]->ndim; i++) sums = sums || mask[i];
+  sc__meta_set(&c->meta[0], sums && !sc__is_float(d) ? SC_INT64 : d, c->attr[0].n, c->attr[0].v);
   return SC_OK;
 }
 

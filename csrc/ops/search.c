@@ -44,42 +44,20 @@ static int64_t *sort_rows(const rows *r, int64_t *a, int64_t *b) {
   return a;
 }
 
-/* t with `dim` first, packed; new. */
-static sc_status dim_first(sc_tensor *t, int dim, sc_tensor **out) {
+/* t with `dim` and the first dimension exchanged, packed; new. (PyTorch 1.13 exchanges too, which decides the order of slices.) */
+static sc_status exchanged(sc_tensor *t, int dim, sc_tensor **out) {
   sc_meta m;
   sc__meta_like(&m, t);
   memcpy(m.stride, sc__stride(t), (size_t)t->ndim * 8);
   m.offset = 0;
-  for (int i = dim; i > 0; i--) {
-    int64_t d = m.dim[i], s = m.stride[i];
-    m.dim[i] = m.dim[i - 1]; m.stride[i] = m.stride[i - 1];
-    m.dim[i - 1] = d; m.stride[i - 1] = s;
-  }
+  int64_t d = m.dim[0], s = m.stride[0];
+  m.dim[0] = m.dim[dim]; m.stride[0] = m.stride[dim];
+  m.dim[dim] = d; m.stride[dim] = s;
   sc_tensor *view;
   SC_TRY(sc__tensor_view(t, &m, &view));
-  sc_status s = sc__tensor_packed(view, out);
+  sc_status status = sc__tensor_packed(view, out);
   sc_tensor_release(view);
-  return s;
-}
-
-/* Packed rows back to where dim was: [u, …] -> [… u …]; new. */
-static sc_status dim_back(sc_tensor *t, int dim, sc_tensor **out) {
-  sc_meta m, packed;
-  sc__meta_like(&m, t);
-  memcpy(m.stride, sc__stride(t), (size_t)t->ndim * 8);
-  m.offset = 0;
-  for (int i = 0; i < dim; i++) {
-    int64_t d = m.dim[i], s = m.stride[i];
-    m.dim[i] = m.dim[i + 1]; m.stride[i] = m.stride[i + 1];
-    m.dim[i + 1] = d; m.stride[i + 1] = s;
-  }
-  sc_tensor *view;
-  sc__meta_set(&packed, m.dtype, m.ndim, m.dim);
-  SC_TRY(sc__tensor_view(t, &m, &view));
-  sc_status s = sc__tensor_like_meta(t->ctx, "unique", &packed, out);
-  if (s == SC_OK && (s = sc__tensor_copy(*out, view)) != SC_OK) { sc_tensor_release(*out); *out = NULL; }
-  sc_tensor_release(view);
-  return s;
+  return status;
 }
 
 static sc_status int_tensor(sc_call *c, int ndim, const int64_t *dim, sc_tensor **out) {
@@ -114,7 +92,7 @@ static sc_status give_groups(sc_call *c, const rows *r, const int64_t *order, sc
   }
   if (s == SC_OK && !flat && dim) {
     sc_tensor *moved;
-    s = dim_back(values, dim, &moved);
+    s = exchanged(values, dim, &moved);
     if (s == SC_OK) { sc_tensor_release(values); values = moved; }
   }
   if (s != SC_OK) {
@@ -138,7 +116,7 @@ static sc_status unique_of(sc_call *c, bool consecutive, int inverse_slot, int c
   if (!flat && x->ndim == 0) return sc__bad_attr(c, dim_slot, "a tensor without dimensions has no slices");
   for (int i = 0; i < x->ndim && !flat; i++)
     if (i != dim && x->dim[i] == 0 && x->dim[dim] != 0) return sc__bad_input(c, 0, "dimension %d is empty, so its slices cannot be told apart", i + c->base);
-  SC_TRY(flat ? sc__tensor_packed(x, &base) : dim_first(x, dim, &base));
+  SC_TRY(flat ? sc__tensor_packed(x, &base) : exchanged(x, dim, &base));
   rows r = {.n = flat ? x->numel : x->dim[dim], .floating = sc__is_float((sc_dtype)x->dtype)};
   r.m = flat ? 1 : r.n ? x->numel / r.n : 0;
   sc_line l = {(sc_dtype)base->dtype, base->data, x->numel, 1};

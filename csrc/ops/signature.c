@@ -40,6 +40,7 @@ static bool type(reader *r, sc_param *p) {
   for (int i = 0; i < SC_COUNT(TYPES); i++) {
     if (strcmp(name, TYPES[i].name) != 0) continue;
     p->type = TYPES[i].one;
+    if (r->at[0] == '?' && r->at[1] == '[') { p->holes = true; r->at++; }
     if (*r->at == '[') {
       p->type = TYPES[i].many;
       p->length = (int)strtol(r->at + 1, (char **)&r->at, 10);

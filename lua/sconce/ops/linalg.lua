@@ -619,6 +619,7 @@ define(linalg, "linalg.householder_product(A, tau)",
     local m, n = a:size(-2), a:size(-1)
     local unit = sc.eye(m, n, { dtype = a.dtype })
     local q = unit:expand(a.shape)
+    if tau:size(-1) == 0 then return q + (a * 0):sum() end             -- no reflection; gradients are zeros, not none
     for i = tau:size(-1), 1, -1 do
       local v = a:narrow(-1, i, 1):tril(-i) + unit:narrow(2, i, 1)
       q = q - tau:narrow(-1, i, 1):unsqueeze(-1) * sc.matmul(v, sc.matmul(v:transpose(-2, -1), q))

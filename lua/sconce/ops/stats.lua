@@ -66,7 +66,7 @@ local function quantile(what, x, q, dim, keepdim, interpolation, skip_nan)
   local along = {}
   for i = 1, x:dim() do along[i] = i == d and q:numel() or 1 end
   local last = skip_nan and (x:eq(x):sum(d, true):to(x.dtype) - 1):clamp_min(0) or n - 1
-  local at = q:detach():reshape(along) * last                        -- [1, …, Q, …, 1] or with the lines' sizes
+  local at = q:reshape(along) * last                        -- [1, …, Q, …, 1] or with the lines' sizes
   if interpolation == "lower" then at = at:floor()
   elseif interpolation == "higher" then at = at:ceil()
   elseif interpolation == "nearest" then at = at:round() end
@@ -189,7 +189,7 @@ define(sc, "cov(x, correction: int = 1, fweights: tensor?, aweights: tensor?)",
     divisor = is_tensor(divisor) and divisor:to(mean.dtype):clamp_min(0) or math.max(divisor, 0)
     local off = rows - mean
     local c = off:matmul((w and off * w or off):transpose(1, 2)) / divisor
-    return x:dim() < 2 and c:reshape {} or c
+    return rows:size(1) == 1 and c:reshape {} or c
   end, true)
 
 define(sc, "corrcoef(x)", "Correlation coefficients of variables, one a row, over observations, one a column.", function(x)
