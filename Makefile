@@ -64,7 +64,7 @@ lint:
 	$(MAKE) -s BUILD=$(BUILD)/lint EXTRA=-Werror $(BUILD)/lint/sconce/core.so
 	cppcheck -q --std=c11 --error-exitcode=1 --enable=warning,portability --inline-suppr --suppressions-list=.ci/cppcheck -j2 -Icsrc $(ENGINE) $(BINDING)
 
-SAN = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
+SAN = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined -DSC_DEBUG
 sanitize:
 	@sh .ci/setup test
 	$(MAKE) -s BUILD=$(BUILD)/sanitize CFLAGS='$(SAN)' LDFLAGS='-fsanitize=address,undefined' $(BUILD)/sanitize/sconce/core.so
@@ -73,7 +73,7 @@ sanitize:
 
 # The n-th allocation fails, for every n, in every scenario; memory is filled with a pattern.
 hostile:
-	$(MAKE) -s BUILD=$(BUILD)/hostile CFLAGS='-O1 -g' EXTRA=-DSC_HOSTILE $(BUILD)/hostile/sconce/core.so
+	$(MAKE) -s BUILD=$(BUILD)/hostile CFLAGS='-O1 -g' EXTRA='-DSC_HOSTILE -DSC_DEBUG' $(BUILD)/hostile/sconce/core.so
 	LUA_PATH='lua/?.lua;lua/?/init.lua;./?.lua;;' LUA_CPATH='$(BUILD)/hostile/?.so;;' $(LUA) spec/hostile/run.lua $(ONLY)
 
 # Programs in C against the public header; the same under the thread sanitizer.

@@ -1,8 +1,12 @@
 /* Ties the layers together: the only file that knows all of them. Each puts its services into the context. */
 #include "autodiff/autodiff.h"
 #include "graph/graph.h"
+#include "graph/rewrite.h"
 
-static void close_layers(sc_context *ctx) { sc__ops_detach(ctx, sc__formula_free); }
+static void close_layers(sc_context *ctx) {
+  sc__rules_free(ctx);
+  sc__ops_detach(ctx, sc__formula_free);
+}
 
 sc_status sc_context_new(const sc_options *options, sc_context **out) {
   sc_context *ctx;

@@ -10,41 +10,21 @@
 ** Dims are 0-based, as everywhere in C. A formula that consists of pointwise ops only runs as one tile program when nothing has to
 ** be recorded; otherwise it emits its ops one by one, and they can be differentiated again or become nodes of a graph. */
 #include "../ops/fuse.h"
-#include "autodiff.h"
+#include "formula.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum ast_kind { A_NUMBER, A_TEXT, A_NONE, A_BOOL, A_LIST, A_DY, A_IN, A_OUT, A_ATTR, A_SHAPE, A_CALL } ast_kind;
-
-enum { MAX_ARGS = 10, MAX_NODES = 48, MAX_LIST = 6 };
-
-typedef struct ast {
-  uint8_t kind, n;
-  bool integer, output;          /* A_NUMBER; A_SHAPE: of a result */
-  int16_t arg[MAX_ARGS];         /* A_CALL: nodes */
-  int index;                     /* A_DY, A_IN, A_OUT, A_ATTR, A_SHAPE */
-  double number;
-  int64_t list[MAX_LIST];
-  char text[16];
-  const sc_opinfo *op;           /* A_CALL */
-} ast;
-
-typedef struct sc_formula {
-  int n, root;
-  bool pointwise;
-  size_t bytes;
-  ast node[];
-} sc_formula;
+typedef sc_ast ast;
 
 typedef struct parser {
   sc_context *ctx;
-  const sc_opinfo *op;
+  sc_formula_names names;
+  void *arg;
   const char *at;
   int n;
-  ast node[MAX_NODES];
-  uint32_t reads_in, reads_out;
+  ast node[SC_AST_NODES];
   bool bad;
 } parser;
 
@@ -63,14 +43,14 @@ static int make(parser *p, ast a) {
   bool leaf = a.kind == A_DY || a.kind == A_IN || a.kind == A_OUT || a.kind == A_ATTR;
   for (int i = 0; i < p->n && leaf; i++)             /* named again: the same node */
     if (p->node[i].kind == a.kind && p->node[i].index == a.index) return i;
-  if (p->n == MAX_NODES) { p->bad = true; return 0; }
+  if (p->n == SC_AST_NODES) { p->bad = true; return 0; }
   p->node[p->n] = a;
   return p->n++;
 }
 
 static int make_call(parser *p, const char *name, const int *arg, int n) {
   ast a = {.kind = A_CALL, .n = (uint8_t)n, .op = sc__op_find(p->ctx, name)};
-  if (!a.op || n > MAX_ARGS) { p->bad = true; return 0; }
+  if (!a.op || n > SC_AST_ARGS) { p->bad = true; return 0; }
   for (int i = 0; i < n; i++) a.arg[i] = (int16_t)arg[i];
   return make(p, a);
 }
@@ -92,24 +72,12 @@ static int numbered(const char *name, const char *stem) {
   return isdigit((unsigned char)name[k]) && !name[k + 1] ? name[k] - '1' : -1;
 }
 
-/* dy is always the gradient arriving, also in a row that has a parameter of that name. */
-/* `dy` is the gradient arriving, also where a row calls a parameter so; inside shape() it is that parameter. */
 static int variable(parser *p, const char *name, bool of_shape) {
-  int k = numbered(name, "dy");
-  if (k >= 0 && !of_shape) return make(p, (ast){.kind = A_DY, .index = k});
-  for (int i = 0; i < p->op->n_params; i++) {
-    const sc_param *q = &p->op->param[i];
-    if (strcmp(q->name, name) != 0) continue;
-    if (q->type == SC_P_TENSOR) { p->reads_in |= 1u << q->slot; return make(p, (ast){.kind = A_IN, .index = q->slot}); }
-    return make(p, (ast){.kind = A_ATTR, .index = q->slot});
-  }
-  if (k >= 0) return make(p, (ast){.kind = A_DY, .index = k});
-  k = numbered(name, "y");
-  if (k >= 0) { p->reads_out |= 1u << k; return make(p, (ast){.kind = A_OUT, .index = k}); }
-  if (strcmp(name, "nil") == 0) return make(p, (ast){.kind = A_NONE});
-  if (strcmp(name, "true") == 0 || strcmp(name, "false") == 0) return make(p, (ast){.kind = A_BOOL, .number = name[0] == 't'});
-  p->bad = true;
-  return 0;
+  ast a = {.kind = A_NONE};
+  if (strcmp(name, "true") == 0 || strcmp(name, "false") == 0) a = (ast){.kind = A_BOOL, .number = name[0] == 't'};
+  else if (strcmp(name, "nil") != 0 && !p->names(p->arg, name, of_shape, &a)) { p->bad = true; return 0; }
+  if (a.kind == A_IN && !of_shape) a.optional = take(p, '?');
+  return make(p, a);
 }
 
 static int shape_of(parser *p) {
@@ -117,10 +85,7 @@ static int shape_of(parser *p) {
   blanks(p);
   word(p, name, sizeof name);
   if (!take(p, ')')) p->bad = true;
-  uint32_t in = p->reads_in, out = p->reads_out;
   int k = variable(p, name, true);
-  p->reads_in = in;                                  /* the sizes only */
-  p->reads_out = out;
   if (p->bad) return 0;
   return make(p, (ast){.kind = A_SHAPE, .output = p->node[k].kind != A_IN, .index = p->node[k].index});
 }
@@ -140,7 +105,7 @@ static int primary(parser *p) {
   }
   if (take(p, '[')) {
     ast a = {.kind = A_LIST};
-    while (!take(p, ']') && a.n < MAX_LIST && *p->at) { a.list[a.n++] = strtol(p->at, (char **)&p->at, 10); take(p, ','); }
+    while (!take(p, ']') && a.n < SC_AST_LIST && *p->at) { a.list[a.n++] = strtol(p->at, (char **)&p->at, 10); take(p, ','); }
     return make(p, a);
   }
   if (isdigit((unsigned char)*p->at)) {
@@ -155,9 +120,9 @@ static int primary(parser *p) {
   if (!name[0]) { p->bad = true; return 0; }
   if (!take(p, '(')) return variable(p, name, false);
   if (strcmp(name, "shape") == 0) return shape_of(p);
-  int arg[MAX_ARGS], n = 0;
+  int arg[SC_AST_ARGS], n = 0;
   while (!take(p, ')')) {
-    if (n == MAX_ARGS || (n && !take(p, ','))) { p->bad = true; return 0; }
+    if (n == SC_AST_ARGS || (n && !take(p, ','))) { p->bad = true; return 0; }
     arg[n++] = sum(p);
     if (p->bad) return 0;
   }
@@ -215,6 +180,52 @@ bool sc__op_has_gradient(const sc_opinfo *op) {
   return false;
 }
 
+sc_status sc__formula_parse(sc_context *ctx, const char *what, const char *text, sc_formula_names names, void *arg, sc_formula **out) {
+  parser *p = sc__alloc_zero(ctx, sizeof *p);
+  if (!p) return sc__no_memory(ctx, sizeof *p);
+  p->ctx = ctx;
+  p->names = names;
+  p->arg = arg;
+  p->at = text;
+  int root = sum(p);
+  blanks(p);
+  sc_status s = SC_OK;
+  if (p->bad || *p->at) s = sc__fail(ctx, SC_EINVAL, "the formula of %s cannot be read: %s", what, text);
+  size_t bytes = sizeof(sc_formula) + (size_t)p->n * sizeof(ast);
+  sc_formula *f = s == SC_OK ? sc__alloc(ctx, bytes) : NULL;
+  if (f) {
+    *f = (sc_formula){.n = p->n, .root = root, .bytes = bytes};
+    memcpy(f->node, p->node, (size_t)p->n * sizeof(ast));
+    *out = f;
+  } else if (s == SC_OK) {
+    s = sc__no_memory(ctx, bytes);
+  }
+  sc__release(ctx, p, sizeof *p);
+  return s;
+}
+
+/* The names of a gradient. `dy` is the gradient arriving, also where a row calls a parameter so; inside shape() it is that parameter. */
+typedef struct grad_names { const sc_opinfo *op; uint32_t reads_in, reads_out; } grad_names;
+
+static bool grad_name(void *arg, const char *name, bool of_shape, ast *out) {
+  grad_names *g = arg;
+  int k = numbered(name, "dy");
+  if (k >= 0 && !of_shape) { *out = (ast){.kind = A_DY, .index = k}; return true; }
+  for (int i = 0; i < g->op->n_params; i++) {
+    const sc_param *q = &g->op->param[i];
+    if (strcmp(q->name, name) != 0) continue;
+    *out = (ast){.kind = q->type == SC_P_TENSOR ? A_IN : A_ATTR, .index = q->slot};
+    if (out->kind == A_IN && !of_shape) g->reads_in |= 1u << q->slot;      /* else the sizes only */
+    return true;
+  }
+  if (k >= 0) { *out = (ast){.kind = A_DY, .index = k}; return true; }
+  k = numbered(name, "y");
+  if (k < 0) return false;
+  if (!of_shape) g->reads_out |= 1u << k;
+  *out = (ast){.kind = A_OUT, .index = k};
+  return true;
+}
+
 sc_status sc__formulas_prepare(sc_context *ctx, sc_opinfo *op) {
   if (op->prepared) return SC_OK;
   if (op->def->backward)
@@ -224,29 +235,13 @@ sc_status sc__formulas_prepare(sc_context *ctx, sc_opinfo *op) {
     }
   for (int i = 0; i < op->n_in && !op->def->backward; i++) {
     if (!op->def->grad[i] || op->formula[i]) continue;
-    parser *p = sc__alloc_zero(ctx, sizeof *p);
-    if (!p) return sc__no_memory(ctx, sizeof *p);
-    p->ctx = ctx;
-    p->op = op;
-    p->at = op->def->grad[i];
-    int root = sum(p);
-    blanks(p);
-    sc_status s = SC_OK;
-    if (p->bad || *p->at) s = sc__fail(ctx, SC_EINVAL, "the gradient formula of %s cannot be read: %s", op->name, op->def->grad[i]);
-    size_t bytes = sizeof(sc_formula) + (size_t)p->n * sizeof(ast);
-    sc_formula *f = s == SC_OK ? sc__alloc(ctx, bytes) : NULL;
-    if (f) {
-      *f = (sc_formula){.n = p->n, .root = root, .bytes = bytes};
-      memcpy(f->node, p->node, (size_t)p->n * sizeof(ast));
-      f->pointwise = all_pointwise(f);
-      op->formula[i] = f;
-      op->reads_in[i] = p->reads_in;
-      op->reads_out[i] = p->reads_out;
-    } else if (s == SC_OK) {
-      s = sc__no_memory(ctx, bytes);
-    }
-    sc__release(ctx, p, sizeof *p);
-    SC_TRY(s);
+    grad_names g = {.op = op};
+    sc_formula *f;
+    SC_TRY(sc__formula_parse(ctx, op->name, op->def->grad[i], grad_name, &g, &f));
+    f->pointwise = all_pointwise(f);
+    op->formula[i] = f;
+    op->reads_in[i] = g.reads_in;
+    op->reads_out[i] = g.reads_out;
   }
   op->prepared = true;
   return SC_OK;
@@ -260,7 +255,7 @@ typedef struct run {
   const sc_formula *f;
   sc_grad_call *g;
   const int64_t *const *in_shape, *const *out_shape;
-  sc_tensor *value[MAX_NODES];   /* owned */
+  sc_tensor *value[SC_AST_NODES];   /* owned */
 } run;
 
 static sc_tensor *borrowed(const sc_grad_call *g, const ast *a) {
@@ -295,6 +290,12 @@ static sc_attr attr_value(const run *r, int k) {
     case A_TEXT: return sc__str(a->text);
     case A_LIST: return sc__ints(a->list, a->n);
     case A_ATTR: return r->g->attr[a->index];
+    case A_IN: {                                       /* a number of the script where an attribute stands */
+      const sc_tensor *t = r->g->in[a->index];
+      if (!t || !(t->flags & SC_T_WRAPPED)) return sc__none();
+      sc_scalar v = sc__load((sc_dtype)t->dtype, t->data);
+      return v.is_int ? sc__int(v.i) : sc__float(v.f);
+    }
     case A_SHAPE: {
       const int64_t *s = a->output ? r->out_shape[a->index] + 1 : r->in_shape[a->index];
       if (!s) s = r->out_shape[0] + 1;               /* the input has the first result's shape */
@@ -341,7 +342,7 @@ static bool fuse_call(sc_fuser *f, run *r, const ast *a, sc_operand *done, sc_op
 /* false: cannot be fused (too long, or shapes that do not meet); then it runs op by op. */
 static bool fused(run *r, sc_tensor **dx, sc_status *status) {
   sc_fuser f;
-  sc_operand done[MAX_NODES];
+  sc_operand done[SC_AST_NODES];
   sc__fuse_begin(&f);
   for (int k = 0; k < r->f->n; k++) {
     const ast *a = &r->f->node[k];

@@ -77,6 +77,7 @@ struct sc_context {
   /* Services that higher layers put in. */
   void (*close)(struct sc_context *ctx);                   /* when the last reference goes */
   const struct sc_optable *ops;
+  struct sc_rules *rules;       /* graph: the table of rewrites, read when first needed */
   sc_status (*record)(struct sc_call *call, bool grad);    /* autodiff: remembers a call on the tape, before it runs; !grad: a view's base only */
   /* autodiff, before an in-place call: refuses one that would break a gradient, keeps the old value when its gradient needs it */
   sc_status (*may_write)(struct sc_call *call, bool grad);
@@ -105,7 +106,7 @@ struct sc_context {
 
   uint64_t sequence;            /* of tape nodes */
   sc_isa isa;                   /* what the processor can do */
-  bool grad_enabled, anomaly;
+  bool grad_enabled, anomaly, check_graphs;   /* check_graphs: verify graphs after every pass */
   uint8_t index_base;           /* 1 while called from Lua: for index values and messages */
 };
 

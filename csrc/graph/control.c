@@ -185,7 +185,7 @@ static sc_status job_new(sc_call *c, job *j) {
   j->in = j->next + j->n;
   for (int i = 0; i < p->n_graphs; i++) {
     if (p->plan[i]) continue;
-    sc_status s = sc__plan_new(p->graph[i], SC_PASS_ALL, &p->plan[i]);
+    sc_status s = sc__plan_new(p->graph[i], SC_PASS_EXACT, &p->plan[i]);
     if (s == SC_OK) continue;
     sc__release(c->ctx, j->carry, job_bytes(j));
     return s;

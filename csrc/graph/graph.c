@@ -150,7 +150,7 @@ static sc_status from_outside(sc_graph *g, sc_tensor *t, int32_t *out) {
 }
 
 /* The value a tensor stands for in g; a tensor with data is captured. */
-static sc_status value_of(sc_graph *g, sc_tensor *t, int32_t *out) {
+sc_status sc__graph_value(sc_graph *g, sc_tensor *t, int32_t *out) {
   if (t->graph == g) { *out = t->value; return SC_OK; }
   if (g->part && !(t->flags & SC_T_WRAPPED)) return from_outside(g, t, out);
   if (t->graph) return sc__fail(g->ctx, SC_EINVAL, "graph: a tensor of another graph is used");
@@ -169,7 +169,7 @@ sc_status sc_graph_output(sc_graph *g, const char *name, sc_tensor *t) {
   const char *text = sc__intern(g->ctx, name);
   if (!text) return sc__no_memory(g->ctx, 64);
   SC_TRY(more(g->ctx, &g->output, &g->room_outputs, g->n_outputs, sizeof *g->output));
-  SC_TRY(value_of(g, t, &v));
+  SC_TRY(sc__graph_value(g, t, &v));
   g->output[g->n_outputs++] = (sc__output){text, v};
   return SC_OK;
 }
@@ -196,7 +196,8 @@ static sc_status trace(sc_call *c) {
   for (int i = 0; i < c->n_in && !g; i++) if (c->in[i] && c->in[i]->graph) g = c->in[i]->graph;
   if (!g) g = ctx->building;
   SC_TRY(more(ctx, &g->node, &g->room_nodes, g->n_nodes, sizeof *g->node));
-  sc_graph_node n = {.op = c->op, .base = c->base, .inplace = c->inplace, .n_in = c->n_in, .n_out = c->n_out, .where = sc__locate(ctx)};
+  sc_graph_node n = {.op = c->op, .base = c->base, .inplace = c->inplace, .n_in = c->n_in, .n_out = c->n_out, .origin = (int32_t)g->n_nodes,
+                     .where = sc__locate(ctx)};
   size_t ids = (size_t)(c->n_in + c->n_out);
   n.in = sc__alloc(ctx, ids * sizeof(int32_t));
   if (!n.in) return sc__no_memory(ctx, ids * 4);
@@ -207,7 +208,7 @@ static sc_status trace(sc_call *c) {
     if (!n.attr) s = sc__no_memory(ctx, n.attr_bytes);
   }
   for (int i = 0; i < c->n_in && s == SC_OK; i++)
-    if (c->in[i]) s = value_of(g, c->in[i], &n.in[i]); else n.in[i] = -1;
+    if (c->in[i]) s = sc__graph_value(g, c->in[i], &n.in[i]); else n.in[i] = -1;
   for (int i = 0; i < c->n_out && s == SC_OK; i++) {
     if (c->inplace && i == 0) {                       /* the same value, written to in its place in the order */
       n.out[0] = n.in[0];
@@ -311,5 +312,8 @@ sc_status sc__graph_attach(sc_context *ctx) {
   ctx->retrace = retrace;
   ctx->grad_changes = grad_changes;
   ctx->symbolic_size = sc__is_symbolic_size;
+#ifdef SC_DEBUG
+  ctx->check_graphs = true;
+#endif
   return SC_OK;
 }

@@ -28,11 +28,13 @@ typedef struct sc_graph_node {
   const sc_opinfo *op;
   uint8_t base;
   bool inplace;
+  bool inside;                   /* of a rewritten graph: its results are none of the recorded node's */
   int n_in, n_out;
   int32_t *in;                   /* values, -1: absent; owned, n_in + n_out numbers */
   int32_t *out;
   sc_attr *attr;
   size_t attr_bytes;
+  int32_t origin;                /* the node of the recorded graph that it stands for: itself, unless passes put it there */
   sc_location where;
 } sc_graph_node;
 
@@ -56,6 +58,8 @@ struct sc_graph {
 };
 
 sc_graph *sc__graph_retain(sc_graph *g);
+/* The value that t stands for in g; a tensor with data is captured. */
+sc_status sc__graph_value(sc_graph *g, sc_tensor *t, int32_t *out);
 sc_status sc__graph_attach(sc_context *ctx);         /* puts recording into the context's services */
 /* From begin to end every op of the context goes into g. End gives leaves back the gradients they had. */
 sc_status sc__trace_begin(sc_graph *g);
@@ -100,8 +104,28 @@ sc_graph_mark sc__graph_mark(const sc_graph *g);
 sc_status sc__graph_split(sc_graph *g, const sc_graph_mark *m, sc_graph **tail, int *n);
 void sc__graph_cut(sc_graph *g, const sc_graph_mark *m);                /* forgets everything since the mark */
 
-/* ---- passes: each marks nodes it has made needless, or merges values; the graph itself stays as recorded ---- */
-enum { SC_PASS_CSE = 1, SC_PASS_DCE = 2, SC_PASS_FUSE = 4, SC_PASS_ALL = 7 };
+/* ---- passes. Rewrites make a new graph (rewrite.c); the others mark nodes they have made needless, or merge values (passes.c). ---- */
+enum {
+  SC_PASS_CSE = 1, SC_PASS_DCE = 2, SC_PASS_FUSE = 4,
+  SC_PASS_FOLD = 0x100, SC_PASS_ALGEBRA = 0x200, SC_PASS_IDIOMS = 0x400, SC_PASS_NORMS = 0x800, SC_PASS_EPILOGUES = 0x1000,
+  SC_PASS_REWRITES = 0x1f00,
+  SC_PASS_ROUNDING = 0x8000,     /* rewrites may change rounding */
+  SC_PASS_EXACT = 0x7fff, SC_PASS_ALL = 0xffff
+};
+typedef struct sc_pass_info { const char *name; unsigned bit; } sc_pass_info;
+extern const sc_pass_info sc__pass_list[];               /* in the order in which they run */
+extern const int sc__pass_list_count;
+
+/* new: g as the rewrites among these passes leave it (rewrite.c); g itself when they change nothing. */
+sc_status sc__graph_rewrite(sc_graph *g, unsigned passes, sc_graph **out);
+
+bool sc__same_attr(const sc_attr *a, const sc_attr *b);
+bool sc__same_attrs(const sc_opinfo *op, const sc_attr *a, const sc_attr *b);
+/* Whether g is a graph: values defined before they are used, numbers in range, the ops' shape rules, views, writes. SC_EINVAL says what is
+** wrong: a fault of ours, never of a script. */
+sc_status sc__graph_check(const sc_graph *g);
+/* Whether all that a graph does besides computing (writes, random numbers) happens in its rewritten form too, in the same order. */
+sc_status sc__effects_check(const sc_graph *before, const sc_graph *after);
 
 typedef struct sc_view_of_graph {                    /* the graph as passes leave it */
   const sc_graph *g;
@@ -112,6 +136,7 @@ typedef struct sc_view_of_graph {                    /* the graph as passes leav
 
 sc_status sc__passes_run(const sc_graph *g, unsigned passes, sc_view_of_graph *out);   /* out: new */
 void sc__passes_free(sc_context *ctx, sc_view_of_graph *v);
+sc_status sc__view_check(const sc_view_of_graph *v);     /* sc__graph_check for what the marking passes left */
 
 /* ---- plans ---- */
 typedef struct sc_plan sc_plan;
@@ -130,13 +155,14 @@ int sc__plan_at(const sc_plan *p);                     /* the next step of a run
 /* borrowed: operand or result k of step i's node, as it is now; NULL: there is none, or it has no memory. */
 int sc__plan_count(const sc_plan *p, int i, bool out);
 sc_tensor *sc__plan_peek(const sc_plan *p, int i, bool out, int k);
-/* Of step i: its node (of a program the last), nanoseconds when last run in slices, bytes of its results. */
-void sc__plan_step_info(const sc_plan *p, int i, int32_t *node, int64_t *ns, int64_t *bytes);
+/* Of step i: its node in the recorded graph (of a program the last), whether its results are others than that node's, nanoseconds when last run in slices, bytes of its results. */
+void sc__plan_step_info(const sc_plan *p, int i, int32_t *node, bool *inside, int64_t *ns, int64_t *bytes);
 sc_status sc__plan_finish(sc_plan *p, sc_tensor **out);
 void sc__plan_cancel(sc_plan *p);
 /* Of the latest run in slices: the longest that went by without a look at the clock, and all the updates; nanoseconds. */
 void sc__plan_pieces(const sc_plan *p, int64_t *longest, int64_t *updates);
 size_t sc__plan_bytes(const sc_plan *p);
 int sc__plan_steps(const sc_plan *p);
+int sc__plan_nodes(const sc_plan *p);                  /* that passes have left */
 
 #endif

@@ -8,6 +8,12 @@
 
 #include <string.h>
 
+const sc_pass_info sc__pass_list[] = {
+  {"constants", SC_PASS_FOLD}, {"algebra", SC_PASS_ALGEBRA}, {"idioms", SC_PASS_IDIOMS}, {"norms", SC_PASS_NORMS}, {"epilogues", SC_PASS_EPILOGUES},
+  {"common subexpressions", SC_PASS_CSE}, {"dead nodes", SC_PASS_DCE}, {"fusion", SC_PASS_FUSE},
+};
+const int sc__pass_list_count = SC_COUNT(sc__pass_list);
+
 typedef struct pass {
   sc_context *ctx;
   const sc_graph *g;
@@ -52,17 +58,18 @@ static void find_aliases(pass *p) {
 
 /* ---- common subexpressions ---- */
 
-static bool same_attrs(const sc_graph_node *a, const sc_graph_node *b) {
-  for (int i = 0; i < a->op->n_attr; i++) {
-    const sc_attr *x = &a->attr[i], *y = &b->attr[i];
-    if (x->kind != y->kind) return false;
-    switch (x->kind) {
-      case SC_ATTR_NONE: break;
-      case SC_ATTR_STRING: if (strcmp(x->s, y->s) != 0) return false; break;
-      case SC_ATTR_INTS: case SC_ATTR_FLOATS: if (x->n != y->n || (x->n && memcmp(x->v, y->v, (size_t)x->n * 8) != 0)) return false; break;
-      default: if (x->i != y->i) return false;
-    }
+bool sc__same_attr(const sc_attr *x, const sc_attr *y) {
+  if (x->kind != y->kind) return false;
+  switch (x->kind) {
+    case SC_ATTR_NONE: return true;
+    case SC_ATTR_STRING: return strcmp(x->s, y->s) == 0;
+    case SC_ATTR_INTS: case SC_ATTR_FLOATS: return x->n == y->n && (!x->n || memcmp(x->v, y->v, (size_t)x->n * 8) == 0);
+    default: return x->i == y->i;
   }
+}
+
+bool sc__same_attrs(const sc_opinfo *op, const sc_attr *a, const sc_attr *b) {
+  for (int i = 0; i < op->n_attr; i++) if (!sc__same_attr(&a[i], &b[i])) return false;
   return true;
 }
 
@@ -74,7 +81,7 @@ static bool same_node(pass *p, int32_t e, int32_t k) {
     if (a->in[i] >= 0 && p->last_write[root_of(p, a->in[i])] > e) return false;
   }
   for (int i = 0; i < a->n_out; i++) if (p->last_write[root_of(p, a->out[i])] > e) return false;
-  return same_attrs(a, b);
+  return sc__same_attrs(a->op, a->attr, b->attr);
 }
 
 static size_t node_hash(pass *p, const sc_graph_node *n) {
@@ -83,7 +90,7 @@ static size_t node_hash(pass *p, const sc_graph_node *n) {
   return h;
 }
 
-/* A result that somebody writes to later must stay a memory of its own. */
+/* A result that somebody writes to later, or that is handed out, must stay a memory of its own. */
 static bool written_anywhere(const pass *p, const sc_graph_node *n, const bool *written) {
   for (int i = 0; i < n->n_out; i++) if (written[root_of(p, n->out[i])]) return true;
   return false;
@@ -201,6 +208,10 @@ sc_status sc__passes_run(const sc_graph *g, unsigned passes, sc_view_of_graph *o
   find_aliases(&p);
   for (size_t k = 0; k < g->n_nodes; k++) note_writes(&p, (int32_t)k);
   for (size_t v = 0; v < g->n_values; v++) { written[v] = p.last_write[v] >= 0; p.last_write[v] = -1; }
+  for (size_t i = 0; i < g->n_outputs; i++) {
+    int32_t r = g->value[g->output[i].value].root;
+    if (g->value[r].kind == SC_VALUE_RESULT) written[r] = true;
+  }
   if (passes & SC_PASS_CSE) merge_common(&p, written);
   for (size_t i = 0; i < g->n_outputs; i++) p.uses[real(&p, g->output[i].value)] += 2;
   if (passes & SC_PASS_DCE) {
@@ -212,5 +223,7 @@ sc_status sc__passes_run(const sc_graph *g, unsigned passes, sc_view_of_graph *o
   if (passes & SC_PASS_FUSE) fuse(&p);
   sc__release(ctx, room, bytes);
   for (size_t v = 0; v < g->n_values; v++) out->same[v] = real(&p, (int32_t)v);
-  return SC_OK;
+  sc_status s = ctx->check_graphs ? sc__view_check(out) : SC_OK;
+  if (s != SC_OK) sc__passes_free(ctx, out);
+  return s;
 }

@@ -62,6 +62,12 @@ bool sc__plan_valid(const sc_plan *p) {
 size_t sc__plan_bytes(const sc_plan *p) { return p->arena_bytes; }
 int sc__plan_steps(const sc_plan *p) { return p->n_steps; }
 
+int sc__plan_nodes(const sc_plan *p) {
+  int n = 0;
+  for (size_t k = 0; k < p->g->n_nodes; k++) n += !p->view.dead[k];
+  return n;
+}
+
 /* ---- headers ---- */
 
 /* A header without memory; its storage is set before it is used. */
@@ -319,10 +325,12 @@ sc_status sc__plan_new(sc_graph *g, unsigned passes, sc_plan **out) {
   if (!p) return sc__no_memory(g->ctx, sizeof *p);
   p->refs = 1;
   p->ctx = g->ctx;
-  p->g = sc__graph_retain(g);
-  p->n_values = g->n_values;
   atomic_fetch_add(&g->ctx->refs, 1);
-  sc_status s = build(p, passes);
+  sc_status s = sc__graph_rewrite(g, passes, &p->g);
+  if (s == SC_OK) {
+    p->n_values = p->g->n_values;
+    s = build(p, passes);
+  }
   if (s != SC_OK) { sc__plan_release(p); return s; }
   *out = p;
   return SC_OK;
@@ -524,9 +532,10 @@ static sc_status refuse_nan(sc_plan *p, const sc__step *s) {
   return SC_OK;
 }
 
-void sc__plan_step_info(const sc_plan *p, int i, int32_t *node, int64_t *ns, int64_t *bytes) {
+void sc__plan_step_info(const sc_plan *p, int i, int32_t *node, bool *inside, int64_t *ns, int64_t *bytes) {
   const sc_graph_node *n = &p->g->node[p->step[i].node];
-  *node = p->step[i].node;
+  *node = n->origin;
+  *inside = n->inside;
   *ns = p->took ? p->took[i] : 0;
   *bytes = 0;
   for (int k = 0; k < n->n_out; k++) {

@@ -315,17 +315,90 @@ static int untraced(lua_State *L) {
   return status == LUA_OK ? lua_gettop(L) : lua_error(L);
 }
 
+/* ---- passes ---- */
+
+static unsigned pass_named(lua_State *L, binding *b, const char *name) {
+  char list[400] = "";
+  for (int i = 0; i < sc__pass_list_count; i++) {
+    if (strcmp(sc__pass_list[i].name, name) == 0) return sc__pass_list[i].bit;
+    size_t n = strlen(list);
+    snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", sc__pass_list[i].name);
+  }
+  sc__raise_text(L, b, "compile: there is no pass named \"%s\"; there are: %s", name, list);
+  return 0;
+}
+
+/* Which passes are meant: nil: all; a number; a list of names: only these; { name = false }: all but these. exact: without those that
+** may change rounding. */
+static unsigned read_passes(lua_State *L, binding *b, int at, bool exact) {
+  unsigned mask = SC_PASS_ALL;
+  if (lua_isinteger(L, at)) {
+    mask = (unsigned)lua_tointeger(L, at);
+  } else if (lua_istable(L, at)) {
+    if (lua_rawlen(L, at) > 0) mask = SC_PASS_ROUNDING;
+    for (lua_pushnil(L); lua_next(L, at); lua_pop(L, 1)) {
+      bool listed = lua_isinteger(L, -2);
+      if (lua_type(L, listed ? -1 : -2) != LUA_TSTRING) { sc__raise_text(L, b, "compile: option passes: expected names of passes"); return 0; }
+      unsigned bit = pass_named(L, b, lua_tostring(L, listed ? -1 : -2));
+      if (listed || lua_toboolean(L, -1)) mask |= bit; else mask &= ~bit;
+    }
+  } else if (!lua_isnoneornil(L, at)) {
+    sc__raise_text(L, b, "compile: option passes: expected a number or a table of names, got %s", luaL_typename(L, at));
+  }
+  return exact ? mask & ~SC_PASS_ROUNDING : mask;
+}
+
+/* core.passes() -> list of { name =, bit = } in the order in which they run */
+static int pass_list(lua_State *L) {
+  lua_createtable(L, sc__pass_list_count, 0);
+  for (int i = 0; i < sc__pass_list_count; i++) {
+    lua_createtable(L, 0, 2);
+    lua_pushstring(L, sc__pass_list[i].name); lua_setfield(L, -2, "name");
+    lua_pushinteger(L, sc__pass_list[i].bit); lua_setfield(L, -2, "bit");
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* core.pass_mask(passes, exact) -> number */
+static int pass_mask(lua_State *L) {
+  lua_pushinteger(L, read_passes(L, sc__binding(L), 1, lua_toboolean(L, 2)));
+  return 1;
+}
+
+/* core.check_graphs(on): whether graphs are verified after every pass */
+static int check_graphs(lua_State *L) { sc__binding(L)->ctx->check_graphs = lua_toboolean(L, 1); return 0; }
+
+/* g:rewritten(passes, exact) -> the graph as rewrites leave it */
+static int graph_rewritten(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc_graph *g = sc__check_graph(L, 1);
+  unsigned passes = read_passes(L, b, 2, lua_toboolean(L, 3));
+  graph_box *box = new_box(L);
+  sc__check(L, b, sc__graph_rewrite(g, passes, &box->g));
+  return 1;
+}
+
+/* g:check(): raises when the graph is broken */
+static int graph_check(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__check(L, b, sc__graph_check(sc__check_graph(L, 1)));
+  return 0;
+}
+
 /* ---- plans ---- */
 
-/* g:plan(passes) */
+/* g:plan(passes, exact) */
 static int graph_plan(lua_State *L) {
   binding *b = sc__binding(L);
   sc__enter(L, b);
   sc_graph *g = sc__check_graph(L, 1);
+  unsigned passes = read_passes(L, b, 2, lua_toboolean(L, 3));
   plan_box *box = lua_newuserdatauv(L, sizeof *box, 1);
   *box = (plan_box){NULL, (int)g->n_inputs, (int)g->n_outputs};
   luaL_setmetatable(L, PLAN);
-  sc__check(L, b, sc__plan_new(g, (unsigned)luaL_optinteger(L, 2, SC_PASS_ALL), &box->p));
+  sc__check(L, b, sc__plan_new(g, passes, &box->p));
   return 1;
 }
 
@@ -486,16 +559,18 @@ static int plan_peek(lua_State *L) {
 
 static int plan_cancel(lua_State *L) { sc__plan_cancel(((plan_box *)luaL_checkudata(L, 1, PLAN))->p); return 0; }
 
-/* plan:steps() -> list of { node =, ns = of the latest run in slices, bytes = of its results } */
+/* plan:steps() -> list of { node = of the recorded graph, inside = true when it only leads to that node's results, ns = of the latest run in slices, bytes = of its results } */
 static int plan_steps(lua_State *L) {
   plan_box *box = luaL_checkudata(L, 1, PLAN);
   lua_newtable(L);
   for (int i = 0; i < sc__plan_steps(box->p); i++) {
     int32_t node;
+    bool inside;
     int64_t ns, bytes;
-    sc__plan_step_info(box->p, i, &node, &ns, &bytes);
+    sc__plan_step_info(box->p, i, &node, &inside, &ns, &bytes);
     lua_createtable(L, 0, 3);
     lua_pushinteger(L, node + 1); lua_setfield(L, -2, "node");
+    if (inside) { lua_pushboolean(L, 1); lua_setfield(L, -2, "inside"); }
     lua_pushinteger(L, (lua_Integer)ns); lua_setfield(L, -2, "ns");
     lua_pushinteger(L, (lua_Integer)bytes); lua_setfield(L, -2, "bytes");
     lua_rawseti(L, -2, i + 1);
@@ -508,12 +583,13 @@ static int plan_stats(lua_State *L) {
   lua_createtable(L, 0, 2);
   lua_pushinteger(L, (lua_Integer)sc__plan_bytes(box->p)); lua_setfield(L, -2, "bytes");
   lua_pushinteger(L, sc__plan_steps(box->p)); lua_setfield(L, -2, "steps");
+  lua_pushinteger(L, sc__plan_nodes(box->p)); lua_setfield(L, -2, "nodes");
   return 1;
 }
 
 static const luaL_Reg GRAPH_METHODS[] = {{"input", graph_input}, {"output", graph_output}, {"run", graph_run}, {"names", graph_names},
   {"nodes", graph_nodes}, {"captures", graph_captures}, {"trace_begin", trace_begin}, {"trace_end", trace_end}, {"plan", graph_plan},
-  {"instantiate", graph_instantiate}, {"whole", graph_whole}, {"fetching", graph_fetching},
+  {"instantiate", graph_instantiate}, {"rewritten", graph_rewritten}, {"check", graph_check}, {"whole", graph_whole}, {"fetching", graph_fetching},
   {"mark", graph_mark}, {"split", graph_split}, {"cut", graph_cut}, {NULL, NULL}};
 static int plan_valid(lua_State *L) { lua_pushboolean(L, sc__plan_valid(((plan_box *)luaL_checkudata(L, 1, PLAN))->p)); return 1; }
 
@@ -537,7 +613,8 @@ void sc__open_graph(lua_State *L, binding *b) {
   luaL_newmetatable(L, MARK);
   lua_pop(L, 1);
   metatable(L, PLAN, PLAN_METHODS, plan_gc, plan_call);
-  const luaL_Reg FUNCTIONS[] = {{"graph", graph_new}, {"is_tracing", is_tracing}, {"untraced", untraced}, {"stand_in", stand_in}, {"size_term", size_term}, {"value_of", value_of}, {NULL, NULL}};
+  const luaL_Reg FUNCTIONS[] = {{"graph", graph_new}, {"is_tracing", is_tracing}, {"passes", pass_list}, {"pass_mask", pass_mask}, {"check_graphs", check_graphs},
+     {"untraced", untraced}, {"stand_in", stand_in}, {"size_term", size_term}, {"value_of", value_of}, {NULL, NULL}};
   luaL_setfuncs(L, FUNCTIONS, 0);
   luaL_getmetatable(L, GRAPH);                           /* for methods written in Lua */
   lua_getfield(L, -1, "__index");

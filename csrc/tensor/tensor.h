@@ -22,7 +22,8 @@ enum {
   SC_T_WRAPPED = 1,   /* a number of the script: takes part in promotion by its category only */
   SC_T_REQUIRES = 2,  /* a leaf that wants a gradient */
   SC_T_ANCHORED = 4,  /* its history holds functions of the script (see lua/) */
-  SC_T_RETAIN = 8     /* not a leaf, but keeps its gradient */
+  SC_T_RETAIN = 8,    /* not a leaf, but keeps its gradient */
+  SC_T_CONSTANT = 16  /* nobody changes it any more: passes compute with it */
 };
 
 struct sc_autograd;

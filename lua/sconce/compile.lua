@@ -143,9 +143,9 @@ local function record_gradients(graph, outputs, symbols, order, since)
   return { mark = mark, from = from, n_from = #outputs, args = slots, captured = captured, reached = reached, n = #wanted }
 end
 
-local function split(graph, d, passes)
+local function split(graph, d, options)
   local tail, n_saved = graph:split(d.mark)
-  d.plan, d.n_saved, d.constants = tail:plan(passes), n_saved, tail:captures()
+  d.plan, d.n_saved, d.constants = tail:plan(options.passes, options.exact), n_saved, tail:captures()
   return d
 end
 
@@ -192,7 +192,7 @@ local function trace(self, args)
   if not ok then error(err, 0) end
   local entry = setmetatable({ core = graph, options = self.options, order = order, spans = spans, shape = shape,
     plain = plain and not gradients, keep = {} }, Run)
-  entry.gradients = gradients and split(graph, gradients, self.options.passes)
+  entry.gradients = gradients and split(graph, gradients, self.options)
   if self.options.keep_grads then
     for i, leaf in ipairs(leaves) do
       if grads[i] then
@@ -202,7 +202,7 @@ local function trace(self, args)
     end
     entry.plain = entry.plain and #entry.keep == 0
   end
-  entry.plan = graph:plan(self.options.passes)
+  entry.plan = graph:plan(self.options.passes, self.options.exact)
   entry.last = entry.plan
   return entry
 end
@@ -244,7 +244,7 @@ function Run:__call(...) return run(self, table.pack(...)) end
 function Run:clone()
   local copy = {}
   for k, v in pairs(self) do copy[k] = v end
-  copy.plan = self.core:plan(self.options.passes)
+  copy.plan = self.core:plan(self.options.passes, self.options.exact)
   copy.last = copy.plan
   return setmetatable(copy, Run)
 end
@@ -317,7 +317,8 @@ function Compiled:__tostring() return string.format("compiled function (%d trace
 
 --- A function that is traced into a static graph and run from it.
 ---@param fn function  # of tensors, numbers, strings, booleans; returns tensors, tables of them, or other values (kept as they were)
----@param options? { keep_grads?: boolean, passes?: integer }
+---@param options? { keep_grads?: boolean, passes?: any, exact?: boolean }  # passes: names of those that are on, { name = false } for those that
+---  are off; exact: none that may change rounding
 function compile.compile(fn, options)
   if type(fn) ~= "function" then error("compile: expected a function, got " .. type(fn), 2) end
   return setmetatable({ fn = fn, options = options or {}, traces = {}, log = {}, _library = true }, Compiled)

@@ -83,7 +83,7 @@ local function actual_sizes(self, feeds)
 end
 
 --- The graph made ready to run: optimised and planned, once for each set of actual sizes.
----@param options? { passes?: integer }
+---@param options? { passes?: any, exact?: boolean }  # as for sc.compile
 function Graph:compile(options)
   self.compiled = true
   return setmetatable({ graph = self, plans = {}, options = options or {} }, Run)
@@ -94,7 +94,7 @@ local function plan_for(self, feeds)
   local plan = self.plans[key]
   if not plan then
     local g = #sizes > 0 and self.graph.core:instantiate(sizes) or self.graph.core
-    plan = { g:plan(self.options.passes), g }
+    plan = { g:plan(self.options.passes, self.options.exact), g }
     self.plans[key] = plan
   end
   self.last, self.core = plan[1], plan[2]

@@ -2,6 +2,8 @@
 ---
 --- `install` gives a class these methods. The class has `_bind(self, ...)`, which turns a call's arguments into a plan, a list of its
 --- inputs and a function that makes the call's results of the plan's; `last`, the plan used last; and `core`, the recorded graph.
+local core = require "sconce.core"
+
 local run = {}
 
 local Job = {}
@@ -116,6 +118,21 @@ local function breaking(self, ...)
   end))
 end
 
+--- Passes in the order in which they run, the recording first: { name =, mask = with all passes so far on }. Those that are off are left out.
+---@param options { passes?: any, exact?: boolean }
+function run.passes(options)
+  local all = core.pass_mask(options.passes, options.exact)
+  local list, mask = { { name = "recorded", mask = 0 } }, all
+  for _, p in ipairs(core.passes()) do mask = mask & ~p.bit end -- what is left says how they work
+  for _, p in ipairs(core.passes()) do
+    if all & p.bit ~= 0 then
+      mask = mask | p.bit
+      list[#list + 1] = { name = p.name, mask = mask }
+    end
+  end
+  return list
+end
+
 --- Gives `class` the methods.
 function run.install(class)
   --- A job: the call, to be run in slices of time. One at a time; clones have memory of their own.
@@ -162,14 +179,14 @@ function run.install(class)
   --- Bytes of the arena, for the sizes seen last.
   function class:bytes() return self.last and self.last:stats().bytes or 0 end
 
-  --- { steps =, bytes =, passes = a list of { name =, steps =, bytes = } with more passes on each }.
+  --- { nodes =, steps =, bytes =, passes = a list of { name =, nodes =, steps =, bytes = }: as recorded, and after each pass that is on }.
   function class:stats()
     if not self.last then return {} end
     local stats = self.last:stats()
     stats.passes = {}
-    for i, p in ipairs { { "recorded", 0 }, { "common subexpressions", 1 }, { "dead nodes", 3 }, { "fusion", 7 } } do
-      local s = self.core:plan(p[2]):stats()
-      stats.passes[i] = { name = p[1], steps = s.steps, bytes = s.bytes }
+    for i, p in ipairs(run.passes(self.options)) do
+      stats.passes[i] = self.core:plan(p.mask):stats()
+      stats.passes[i].name = p.name
     end
     return stats
   end

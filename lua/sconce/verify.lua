@@ -8,8 +8,6 @@ local run = require "sconce.run"
 
 local verify = {}
 
-local PASSES = { { "common subexpressions", 1 }, { "dead nodes", 3 }, { "fusion", 7 } }
-
 --- The largest difference of two tensors, 0 when they are the same; NaN equals NaN.
 local function distance(a, b)
   if a.dtype ~= b.dtype or table.concat(a.shape, ",") ~= table.concat(b.shape, ",") then return math.huge end
@@ -61,18 +59,20 @@ function verify.verify(f, options, ...)
     local plan = entry.core:plan(passes)
     local steps = plan:steps()
     local _, inputs = entry:_bind(table.unpack(args, 1, args.n))
-    return run.walk(plan, inputs, nil, function(at) look(steps[at].node, plan:peek(at, true)) end)
+    return run.walk(plan, inputs, nil, function(at)
+      if not steps[at].inside then look(steps[at].node, plan:peek(at, true)) end
+    end)
   end
   local plain = walk(0, function(node, results) recorded[node] = results end)
-  for _, pass in ipairs(PASSES) do
+  for _, pass in ipairs(run.passes(entry.options)) do
     local first
-    walk(pass[2], function(node, results)
+    walk(pass.mask, function(node, results)
       for i, t in ipairs(results) do
         local want = not first and t and recorded[node] and recorded[node][i]
         local d = want and differs(want, t, tolerance)
         if d then
           first = string.format("result %d of %s (%s) differs by %.3g: the pass \"%s\" did it", i, nodes[node].op,
-            line_of(nodes[node]), d, pass[1])
+            line_of(nodes[node]), d, pass.name)
         end
       end
     end)

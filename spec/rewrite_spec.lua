@@ -1,0 +1,140 @@
+--- Rewrites of graphs: text in, text out, a row each, and rows where a guard must refuse. Every row is also run with and without.
+local sc = require "sconce"
+local core = require "sconce.core"
+local text = require "spec.support.graph_text"
+
+local x = sc.tensor { { 0.5, -0.0, 2.0 }, { -1.5, 3.0, -0.25 } }
+local y = sc.tensor { { 1.0, -2.0, 0.5 }, { 4.0, 0.25, -1.0 } }
+local ints = sc.tensor { { 1, -2, 3 }, { 0, 5, -7 } }
+local flags = sc.tensor { true, false, true }
+
+--- { what, function, its arguments, the recording, the rewritten graph }
+local ROWS = {
+  { "times one", function(a) return (a * 1):exp() end, { x }, "exp(mul(x, 1))", "exp(x)" },
+  { "one times", function(a) return (1 * a):exp() end, { x }, "exp(mul(1, x))", "exp(x)" },
+  { "over one", function(a) return (a / 1):exp() end, { x }, "exp(div(x, 1))", "exp(x)" },
+  { "plus zero of floats stays: it turns -0 into 0", function(a) return 1 / (a + 0) end, { x }, "div(1, add(x, 0))", "div(1, add(x, 0))" },
+  { "plus minus zero", function(a) return 1 / (a + -0.0) end, { x }, "div(1, add(x, -0))", "div(1, x)" },
+  { "minus zero", function(a) return 1 / (a - 0) end, { x }, "div(1, sub(x, 0))", "div(1, x)" },
+  { "minus minus zero stays", function(a) return 1 / (a - -0.0) end, { x }, "div(1, sub(x, -0))", "div(1, sub(x, -0))" },
+  { "plus zero of integers", function(a) return (a + 0):abs() end, { ints }, "abs(add(x, 0))", "abs(x)" },
+  { "plus 0.0 of integers stays: it makes floats", function(a) return (a + 0.0):abs() end, { ints }, "abs(add(x, 0))", "abs(add(x, 0))" },
+  { "times 1.0 of integers stays", function(a) return (a * 1.0):abs() end, { ints }, "abs(mul(x, 1))", "abs(mul(x, 1))" },
+  { "times zero stays: infinity times zero is NaN", function(a) return (a * 0):exp() end, { x }, "exp(mul(x, 0))", "exp(mul(x, 0))" },
+  { "times minus one", function(a) return a * -1 end, { x }, "mul(x, -1)", "neg(x)" },
+  { "two negations", function(a) return (-(-a)):exp() end, { x }, "exp(neg(neg(x)))", "exp(x)" },
+  { "four negations", function(a) return (-(-(-(-a)))):exp() end, { x }, "exp(neg(neg(neg(neg(x)))))", "exp(x)" },
+  { "three negations", function(a) return -(-(-a)) end, { x }, "neg(neg(neg(x)))", "neg(x)" },
+  { "a result that is handed out stays a tensor of its own", function(a) return -(-a) end, { x }, "neg(neg(x))", "neg(neg(x))" },
+  { "unless what it is was fresh", function(a) return -(-a:exp()) end, { x }, "neg(neg(exp(x)))", "exp(x)" },
+  { "but not twice", function(a) local e = a:exp() return -(-e), -(-e) end, { x },
+    "neg(neg(exp(x))); neg(neg(exp(x)))", "exp(x); neg(neg(exp(x)))" },
+  { "the size of a negation", function(a) return (-a):abs() end, { x }, "abs(neg(x))", "abs(x)" },
+  { "the size of a size", function(a) return a:abs():abs() end, { x }, "abs(abs(x))", "abs(x)" },
+  { "a square of a negation", function(a) return (-a):square() end, { x }, "square(neg(x))", "square(x)" },
+  { "a tensor by itself", function(a) return a * a end, { x }, "mul(x, x)", "square(x)" },
+  { "the same thing computed twice, by itself", function(a) return a:exp() * a:exp() end, { x }, "mul(exp(x), exp(x))", "square(exp(x))" },
+  { "random numbers are not the same thing", function(a) return sc.rand_like(a) * sc.rand_like(a) end, { x },
+    "mul(rand_like(x, requires_grad=false), rand_like(x, requires_grad=false))", "mul(rand_like(x, requires_grad=false), rand_like(x, requires_grad=false))" },
+  { "relu twice", function(a) return a:relu():relu() end, { x }, "relu(relu(x))", "relu(x)" },
+  { "the larger of the same", function(a) return a:maximum(a):exp() end, { x }, "exp(maximum(x, x))", "exp(x)" },
+  { "a choice between the same", function(a, b) return sc.where(a:gt(0), b, b):exp() end, { x, y }, "exp(where(gt(x, 0), y, y))", "exp(y)" },
+  { "a choice that broadcasts stays", function(a, b) return sc.where(b, a, a):exp() end, { sc.tensor { 1.0 }, flags },
+    "exp(where(y, x, x))", "exp(where(y, x, x))" },
+  { "two transposes", function(a) return a:t():t():exp() end, { x },
+    "exp(transpose(transpose(x, dim0=-2, dim1=-1), dim0=-2, dim1=-1))", "exp(x)" },
+  { "two transposes of other dims stay", function(a) return a:transpose(1, 2):transpose(2, 3):exp() end, { sc.ones(2, 3, 4) },
+    "exp(transpose(transpose(x, dim0=0, dim1=1), dim0=1, dim1=2))", "exp(transpose(transpose(x, dim0=0, dim1=1), dim0=1, dim1=2))" },
+  { "a reshape of a reshape", function(a) return a:reshape(3, 2):reshape(6):exp() end, { x },
+    "exp(view(view(x, size=[3 2]), size=[6]))", "exp(view(x, size=[6]))" },
+  { "a reshape to what it is", function(a) return a:reshape(3, 2):reshape(2, 3):exp() end, { x },
+    "exp(view(view(x, size=[3 2]), size=[2 3]))", "exp(x)" },
+  { "a copy that nobody changes", function(a) return a:clone():exp() end, { x }, "exp(clone(x))", "exp(x)" },
+  { "a copy of something written to later stays", function(a) local c = a:clone() a:add_(1) return c:exp() end, { x:clone() },
+    "add_(x, 1); exp(clone(x))", "add_(x, 1); exp(clone(x))" },
+  { "a copy that is written to stays", function(a) local c = a:clone() c:add_(1) return c:exp() end, { x },
+    "add_(clone(x), 1); exp(clone(x))", "add_(clone(x), 1); exp(clone(x))" },
+  { "a copy that packs stays", function(a) return a:t():clone():exp() end, { x },
+    "exp(clone(transpose(x, dim0=-2, dim1=-1)))", "exp(clone(transpose(x, dim0=-2, dim1=-1)))" },
+  { "what was written to in between is not what it was", function(a) local n = -a a:add_(1) return -n end, { x:clone() },
+    "add_(x, 1); neg(neg(x))", "add_(x, 1); neg(neg(x))" },
+  { "a cast by way of a wider dtype", function(a) return a:to("float64"):to("float16") end, { x },
+    "cast(cast(x, dtype=float64), dtype=float16)", "cast(x, dtype=float16)" },
+  { "there and back", function(a) return a:to("float64"):to("float32"):exp() end, { x },
+    "exp(cast(cast(x, dtype=float64), dtype=float32))", "exp(cast(x, dtype=float32))" },
+  { "a cast by way of a narrower dtype stays", function(a) return a:to("float16"):to("float32"):exp() end, { x },
+    "exp(cast(cast(x, dtype=float16), dtype=float32))", "exp(cast(cast(x, dtype=float16), dtype=float32))" },
+  { "what follows from numbers alone", function(a) return a + sc.full({ 3 }, 2.0):exp() * sc.arange(3) end, { x },
+    nil, "add(x, c1)" },
+  { "zeros that are written to stay", function(a) local z = sc.zeros(2, 3) z:add_(a) return z:exp() end, { x },
+    nil, "add_(zeros(requires_grad=false, size=[2 3]), x); exp(zeros(requires_grad=false, size=[2 3]))" },
+  { "zeros that are handed out stay", function(a) return sc.zeros(2), a:exp() end, { x },
+    nil, "zeros(requires_grad=false, size=[2]); exp(x)" },
+  { "random numbers stay", function(a) return a + sc.rand(3) end, { x }, nil, "add(x, rand(requires_grad=false, size=[3]))" },
+}
+
+local function copies(list)
+  local t = {}
+  for i, v in ipairs(list) do t[i] = v:clone() end
+  return table.unpack(t)
+end
+
+describe("rewrites of graphs", function()
+  setup(function() core.check_graphs(true) end)
+  teardown(function() core.check_graphs(false) end)
+
+  for _, row in ipairs(ROWS) do
+    it(row[1], function()
+      local plain, f = sc.compile(row[2], { passes = 0 }), sc.compile(row[2], row.options)
+      sc.manual_seed(1)
+      local want = table.pack(plain(copies(row[3])))
+      sc.manual_seed(1)
+      local got = table.pack(f(copies(row[3])))
+      local graph = f.last.core
+      if row[4] then assert.equal(row[4], text(graph)) end
+      assert.equal(row[5], text(graph:rewritten(nil)))
+      for i = 1, want.n do assert.equal(want[i]:tostring_bytes(), got[i]:tostring_bytes()) end
+    end)
+  end
+
+  it("can be switched off by name, or all of them by a number", function()
+    local function fn(a) return (-(-a)):exp() + sc.ones(3) end
+    local function left(options)
+      local f = sc.compile(fn, options)
+      f(x)
+      return f.last:stats().nodes
+    end
+    assert.equal(5, left { passes = 0 })
+    assert.equal(2, left {})
+    assert.equal(3, left { passes = { constants = false } })
+    assert.equal(4, left { passes = { algebra = false } })
+    assert.equal(3, left { passes = { "algebra" } })
+    assert.equal(4, left { passes = { "constants" } })
+    assert.has_error(function() left { passes = { "algebre" } } end)
+  end)
+
+  it("are listed with nodes and bytes before and after each", function()
+    local f = sc.compile(function(a) return (-(-a)):exp():sum() end)
+    f(x)
+    local passes = f.last:stats().passes
+    assert.equal("recorded", passes[1].name)
+    assert.equal(4, passes[1].nodes)
+    assert.equal("algebra", passes[3].name)
+    assert.equal(2, passes[3].nodes)
+    assert.is_true(passes[3].bytes < passes[2].bytes)
+  end)
+
+  it("keep the script's lines", function()
+    local f = sc.compile(function(a)
+      local b = a:sqrt()
+      return (b * b) * -1 -- NaN is made one line above
+    end)
+    local here = debug.getinfo(1, "l").currentline - 3
+    f(x:abs())
+    f.last:check_nan(true)
+    local ok, err = pcall(f, sc.tensor { { -1.0, 1.0, 1.0 }, { 1.0, 1.0, 1.0 } })
+    assert.is_false(ok)
+    assert.truthy(err:find("rewrite_spec.lua:" .. here, 1, true) or err:find("rewrite_spec.lua:" .. here + 1, 1, true), err)
+    assert.is_true(sc.verify(f, x:abs()))
+  end)
+end)
