@@ -162,8 +162,6 @@ sc_status sc__graph_value(sc_graph *g, sc_tensor *t, int32_t *out) {
   return SC_OK;
 }
 
-sc_status sc__graph_value(sc_graph *g, sc_tensor *t, int32_t *out) { return value_of(g, t, out); }
-
 sc_status sc_graph_output(sc_graph *g, const char *name, sc_tensor *t) {
   int32_t v;
   const char *text = sc__intern(g->ctx, name);

@@ -60,6 +60,8 @@ struct sc_graph {
 sc_graph *sc__graph_retain(sc_graph *g);
 /* The value that t stands for in g; a tensor with data is captured. */
 sc_status sc__graph_value(sc_graph *g, sc_tensor *t, int32_t *out);
+/* A further input, laid out with these strides. */
+sc_status sc__graph_strided_input(sc_graph *g, const char *name, const sc_meta *m, sc_tensor **out);
 sc_status sc__graph_attach(sc_context *ctx);         /* puts recording into the context's services */
 /* From begin to end every op of the context goes into g. End gives leaves back the gradients they had. */
 sc_status sc__trace_begin(sc_graph *g);

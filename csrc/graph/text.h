@@ -48,9 +48,4 @@ typedef sc_status (*sc__capture_fn)(void *user, const char *name, sc_tensor **ou
 ** out as the text says; 0: tensors that find gives are captured as they are. */
 sc_status sc__graph_read(sc_context *ctx, const char *text, size_t size, sc__capture_fn find, void *user, int64_t room, sc_graph **out);
 
-/* The value that t stands for in g, captured when it has data. */
-sc_status sc__graph_value(sc_graph *g, sc_tensor *t, int32_t *out);
-/* A further input, laid out with these strides. */
-sc_status sc__graph_strided_input(sc_graph *g, const char *name, const sc_meta *m, sc_tensor **out);
-
 #endif
