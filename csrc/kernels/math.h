@@ -23,12 +23,12 @@ static inline int64_t sc_f64_bits(double f) { int64_t i; memcpy(&i, &f, 8); retu
 #define SC_ROUND32 12582912.0f          /* adding and subtracting it rounds to a whole number, ties to even */
 #define SC_ROUND64 6755399441055744.0
 
-static inline float sc_power_f32(int32_t k) { return sc_bits_f32((int32_t)(((uint32_t)k + 127u) << 23)); }   /* 2^k */
-
-/* 2^n for |n| <= 252 or so, in two steps, so that subnormal results come out. */
-static inline float sc_scale_f32(float y, float n) {
-  int32_t k = (int32_t)n, k1 = k >> 1, k2 = k - k1;
-  return y * sc_power_f32(k1) * sc_power_f32(k2);
+/* y 2^k for y near 1 and |k| <= 252, k the whole number in t = k + SC_ROUND32, whose last bits are k's: in two steps, so that subnormal
+** results come out and those too large become infinite. NaN stays. */
+static inline float sc_scale_f32(float y, float t) {
+  uint32_t k = (uint32_t)sc_f32_bits(t), half = k << 22 & 0xff800000u;         /* the rest of SC_ROUND32 is shifted out */
+  float p1 = sc_bits_f32((int32_t)(half + 0x3f800000u)), p2 = sc_bits_f32((int32_t)((k << 23) - half + 0x3f800000u));
+  return y * p1 * p2;
 }
 
 /* (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2 */
@@ -41,41 +41,35 @@ static inline float sc_exp_poly(float r) {
   return p * r + 5.000000077e-1f;
 }
 
-/* exp, vector, within 1 ulp: x = n ln 2 + r with |r| <= ln 2 / 2, then a polynomial for exp r. */
+/* exp, vector, within 1 ulp: x = n ln 2 + r with |r| <= ln 2 / 2, then a polynomial for exp r. The bounds give 0 and infinity. */
 static inline float sc_exp_f32(float x) {
-  float xc = x < -104.0f ? -104.0f : (x > 89.0f ? 89.0f : x);
-  float n = (xc * 1.44269504f + SC_ROUND32) - SC_ROUND32;
+  float xc = x < -104.0f ? -104.0f : x;
+  xc = xc > 89.0f ? 89.0f : xc;
+  float t = xc * 1.44269504f + SC_ROUND32, n = t - SC_ROUND32;
   float r = (xc - n * SC_LN2_HI) - n * SC_LN2_LO;
-  float y = sc_scale_f32(sc_exp_poly(r) * r * r + r + 1.0f, n);
-  y = x > 88.72284f ? INFINITY : y;
-  y = x < -104.0f ? 0.0f : y;
-  return x != x ? x : y;
+  return sc_scale_f32(sc_exp_poly(r) * r * r + r + 1.0f, t);
 }
 static inline double sc_exp_f64(double x) { return exp(x); }
 
 /* 2^x, vector, within 1 ulp */
 static inline float sc_exp2_f32(float x) {
-  float xc = x < -151.0f ? -151.0f : (x > 128.5f ? 128.5f : x);
-  float n = (xc + SC_ROUND32) - SC_ROUND32;
-  float r = (xc - n) * 0.693147181f;
-  float y = sc_scale_f32(sc_exp_poly(r) * r * r + r + 1.0f, n);
-  y = x >= 128.0f ? INFINITY : y;
-  y = x < -150.0f ? 0.0f : y;
-  return x != x ? x : y;
+  float xc = x < -151.0f ? -151.0f : x;
+  xc = xc > 129.0f ? 129.0f : xc;
+  float t = xc + SC_ROUND32, r = (xc - (t - SC_ROUND32)) * 0.693147181f;
+  return sc_scale_f32(sc_exp_poly(r) * r * r + r + 1.0f, t);
 }
 static inline double sc_exp2_f64(double x) { return exp2(x); }
 
-/* e^x - 1, vector, within 2 ulp: 2^n (e^r - 1) + (2^n - 1), halved so that 2^n does not overflow. */
+/* e^x - 1, vector, within 2 ulp: 2^n (e^r - 1) + (2^n - 1), halved so that 2^n does not overflow. It has x's sign, zeros too. */
 static inline float sc_expm1_f32(float x) {
-  float xc = x < -20.0f ? -20.0f : (x > 89.0f ? 89.0f : x);
-  float n = (xc * 1.44269504f + SC_ROUND32) - SC_ROUND32;
+  float xc = x < -20.0f ? -20.0f : x;
+  xc = xc > 89.0f ? 89.0f : xc;
+  float t = xc * 1.44269504f + SC_ROUND32, n = t - SC_ROUND32;
   float r = (xc - n * SC_LN2_HI) - n * SC_LN2_LO;
   float p = sc_exp_poly(r) * r * r + r;
-  float h = sc_bits_f32((int32_t)(((uint32_t)(int32_t)n + 126u) << 23));
+  float h = sc_bits_f32((int32_t)(((uint32_t)sc_f32_bits(t) << 23) + 0x3f000000u));
   float y = (h * p + (h - 0.5f)) * 2.0f;
-  y = x > 88.72284f ? INFINITY : y;
-  y = n == 0.0f ? p : y;
-  return x != x || x == 0 ? x : y;
+  return copysignf(n == 0.0f ? p : y, x);
 }
 static inline double sc_expm1_f64(double x) { return expm1(x); }
 
@@ -149,17 +143,17 @@ static inline float sc_log1p_unit_f32(float e) {
 }
 static inline double sc_log1p_unit_f64(double e) { return log1p(e); }
 
-/* tanh, vector, within 2 ulp: -t / (t + 2) with t = e^(-2|x|) - 1 */
+/* tanh, vector, within 2.5 ulp: -t / (t + 2) with t = e^(-2|x|) - 1 */
 static inline float sc_tanh_f32(float x) {
   float t = sc_expm1_f32(-2.0f * fabsf(x));
   return copysignf(t / (t + 2.0f), x);
 }
 static inline double sc_tanh_f64(double x) { return tanh(x); }
 
-/* 1 / (1 + e^-x), vector, within 2 ulp on both sides */
+/* 1 / (1 + e^-x), vector, within 2.5 ulp on both sides */
 static inline float sc_sigmoid_f32(float x) {
-  float z = sc_exp_f32(-fabsf(x)), s = 1.0f / (1.0f + z);
-  return x < 0 ? z * s : s;
+  float z = sc_exp_f32(-fabsf(x));
+  return (x < 0 ? z : 1.0f) / (1.0f + z);
 }
 static inline double sc_sigmoid_f64(double x) {
   double z = exp(-fabs(x)), s = 1.0 / (1.0 + z);
