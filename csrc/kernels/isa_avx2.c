@@ -20,6 +20,10 @@
 #include "reduce_stamp.h"
 #include "optim_stamp.h"
 #include "gemv_stamp.h"
+#define SKINNY_M 6
+#define SKINNY_LANES 8
+#define SKINNY_K 384
+#include "skinny_stamp.h"
 #include "random_stamp.h"
 #if defined(__clang__)
 #pragma clang attribute pop

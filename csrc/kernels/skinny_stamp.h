@@ -1,0 +1,137 @@
+/* Products of float32 matrices that the library packs longer than it computes: few rows, few columns or a short inner size. Stamped per
+** instruction set. No include guard: each instruction set has a file.
+**
+** c is computed in tiles of SKINNY_M rows by two vectors, kept in registers while k runs. The left operand is read where it lies, an
+** element at a time (its rows side by side are as many streams). The right one is read where it lies when it is stored by rows; stored
+** transposed, [n, k], a panel of it is turned round into a buffer on the stack, four by four. Every element is summed over k in order, in
+** blocks of SKINNY_K that depend on k only: cutting m or n into pieces changes no bits. */
+#include <string.h>
+
+#define SK_CAT_(a, b) a##_##b
+#define SK_CAT(a, b) SK_CAT_(a, b)
+#define SK(name) SK_CAT(name, ISA)
+
+typedef float SK(skinny_v) __attribute__((vector_size(SKINNY_LANES * 4), aligned(4), may_alias));
+typedef float SK(skinny_quad) __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* c [M, V vectors] = alpha * a b (+ beta c, read when beta is not 0). a: element (i, k) at i * as + k * ak, and one of the steps is 1. */
+static inline __attribute__((always_inline)) void SK(skinny_tile)(const int M, const int V, int64_t K, const float *a, int64_t as, int64_t ak,
+                                                                  const float *b, int64_t ldb, float alpha, float beta, float *c, int64_t ldc) {
+  SK(skinny_v) sum[SKINNY_M][2], zero = {0};
+#pragma GCC unroll 16
+  for (int i = 0; i < M; i++)
+#pragma GCC unroll 2
+    for (int j = 0; j < V; j++) sum[i][j] = zero;
+  const float *a3 = a + 3 * as, *a6 = a3 + 3 * as, *a9 = a6 + 3 * as, *a12 = a9 + 3 * as;
+  for (int64_t k = 0; k < K; k++, b += ldb) {
+    SK(skinny_v) x[2];
+#pragma GCC unroll 2
+    for (int j = 0; j < V; j++) x[j] = *(const SK(skinny_v) *)(b + j * SKINNY_LANES);
+#pragma GCC unroll 16
+    for (int i = 0; i < M; i++) {
+      const float *row = i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : a12;      /* three rows a pointer: registers are few */
+      SK(skinny_v) w = row[i % 3 * as] - zero;
+#pragma GCC unroll 2
+      for (int j = 0; j < V; j++) sum[i][j] += w * x[j];
+    }
+    a += ak; a3 += ak; a6 += ak; a9 += ak; a12 += ak;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < M; i++)
+#pragma GCC unroll 2
+    for (int j = 0; j < V; j++) {
+      float *to = c + i * ldc + j * SKINNY_LANES;
+      SK(skinny_v) v = alpha * sum[i][j];
+      if (beta != 0) v += beta * *(const SK(skinny_v) *)to;
+      *(SK(skinny_v) *)to = v;
+    }
+}
+
+#define SK_ROWS(M) \
+  static __attribute__((noinline)) void SK(skinny_##M)(int wide, int64_t K, const float *a, int64_t as, int64_t ak, const float *b, int64_t ldb, \
+                                                       float alpha, float beta, float *c, int64_t ldc) { \
+    if (wide) { \
+      if (ak == 1) SK(skinny_tile)(M, 2, K, a, as, 1, b, ldb, alpha, beta, c, ldc); \
+      else SK(skinny_tile)(M, 2, K, a, 1, ak, b, ldb, alpha, beta, c, ldc); \
+    } else { \
+      SK(skinny_tile)(M, 1, K, a, as, ak, b, ldb, alpha, beta, c, ldc); \
+    } \
+  }
+SK_ROWS(1) SK_ROWS(2) SK_ROWS(3) SK_ROWS(4) SK_ROWS(5) SK_ROWS(6)
+#if SKINNY_M > 6
+SK_ROWS(7) SK_ROWS(8) SK_ROWS(9) SK_ROWS(10) SK_ROWS(11) SK_ROWS(12) SK_ROWS(13) SK_ROWS(14)
+#endif
+
+typedef void (*SK(skinny_fn))(int, int64_t, const float *, int64_t, int64_t, const float *, int64_t, float, float, float *, int64_t);
+static const SK(skinny_fn) SK(skinny_rows)[SKINNY_M] = {
+  SK(skinny_1), SK(skinny_2), SK(skinny_3), SK(skinny_4), SK(skinny_5), SK(skinny_6),
+#if SKINNY_M > 6
+  SK(skinny_7), SK(skinny_8), SK(skinny_9), SK(skinny_10), SK(skinny_11), SK(skinny_12), SK(skinny_13), SK(skinny_14),
+#endif
+};
+
+/* A panel [K, 2 vectors] of b, from n <= 2 vectors columns at b; what is beyond n is 0. */
+static void SK(skinny_pack)(bool transposed, int64_t K, int64_t n, const float *b, int64_t ldb, float *panel) {
+  enum { W = 2 * SKINNY_LANES };
+  typedef int mask __attribute__((vector_size(16)));
+  if (n < W) memset(panel, 0, (size_t)(K * W) * sizeof(float));
+  if (!transposed) {
+    for (int64_t k = 0; k < K; k++) memcpy(panel + k * W, b + k * ldb, (size_t)n * sizeof(float));
+    return;
+  }
+  int64_t j = 0;
+  for (; j + 4 <= n; j += 4) {
+    const float *r0 = b + j * ldb, *r1 = r0 + ldb, *r2 = r1 + ldb, *r3 = r2 + ldb;
+    float *to = panel + j;
+    int64_t k = 0;
+    for (; k + 4 <= K; k += 4, to += 4 * W) {
+      SK(skinny_quad) x0 = *(const SK(skinny_quad) *)(r0 + k), x1 = *(const SK(skinny_quad) *)(r1 + k);
+      SK(skinny_quad) x2 = *(const SK(skinny_quad) *)(r2 + k), x3 = *(const SK(skinny_quad) *)(r3 + k);
+#if defined(__clang__)
+#define SK_PAIRS(x, y, a, b, c, d) __builtin_shufflevector(x, y, a, b, c, d)
+#else
+#define SK_PAIRS(x, y, a, b, c, d) __builtin_shuffle(x, y, (mask){a, b, c, d})
+#endif
+      SK(skinny_quad) low01 = SK_PAIRS(x0, x1, 0, 4, 1, 5), high01 = SK_PAIRS(x0, x1, 2, 6, 3, 7);
+      SK(skinny_quad) low23 = SK_PAIRS(x2, x3, 0, 4, 1, 5), high23 = SK_PAIRS(x2, x3, 2, 6, 3, 7);
+      *(SK(skinny_quad) *)to = SK_PAIRS(low01, low23, 0, 1, 4, 5);
+      *(SK(skinny_quad) *)(to + W) = SK_PAIRS(low01, low23, 2, 3, 6, 7);
+      *(SK(skinny_quad) *)(to + 2 * W) = SK_PAIRS(high01, high23, 0, 1, 4, 5);
+      *(SK(skinny_quad) *)(to + 3 * W) = SK_PAIRS(high01, high23, 2, 3, 6, 7);
+#undef SK_PAIRS
+    }
+    for (; k < K; k++, to += W) { to[0] = r0[k]; to[1] = r1[k]; to[2] = r2[k]; to[3] = r3[k]; }
+  }
+  for (; j < n; j++) for (int64_t k = 0; k < K; k++) panel[k * W + j] = b[j * ldb + k];
+}
+
+/* c, all of it: panels of columns outside, so that one is turned round once; blocks of k; rows in tiles of nearly equal height. */
+void SK(sc__skinny)(const sc_gemm *g);
+void SK(sc__skinny)(const sc_gemm *g) {
+  enum { W = 2 * SKINNY_LANES };
+  _Alignas(64) float panel[SKINNY_K * W], edge[SKINNY_M * W];
+  int64_t blocks = (g->k + SKINNY_K - 1) / SKINNY_K, rows = (g->m + SKINNY_M - 1) / SKINNY_M, as = g->ta ? 1 : g->lda, ak = g->ta ? g->lda : 1;
+  for (int64_t j = 0; j < g->n; j += W) {
+    int64_t n = g->n - j < W ? g->n - j : W;
+    int wide = n > SKINNY_LANES;
+    bool whole = n == W || n == SKINNY_LANES, packed = g->tb || !whole;
+    for (int64_t q = 0; q < blocks; q++) {
+      int64_t k0 = g->k * q / blocks, K = g->k * (q + 1) / blocks - k0;
+      const float *b = (const float *)g->b + (g->tb ? j * g->ldb + k0 : k0 * g->ldb + j);
+      if (packed) SK(skinny_pack)(g->tb, K, n, b, g->ldb, panel);
+      float beta = q == 0 ? (float)g->beta : 1;
+      for (int64_t r = 0; r < rows; r++) {
+        int64_t i = g->m * r / rows, M = g->m * (r + 1) / rows - i;
+        float *c = (float *)g->c + i * g->ldc + j;
+        if (!whole && beta != 0) for (int64_t p = 0; p < M; p++) memcpy(edge + p * W, c + p * g->ldc, (size_t)n * sizeof(float));
+        SK(skinny_rows)[M - 1](wide, K, (const float *)g->a + i * as + k0 * ak, as, ak, packed ? panel : b, packed ? W : g->ldb, (float)g->alpha, beta,
+                               whole ? c : edge, whole ? g->ldc : W);
+        if (!whole) for (int64_t p = 0; p < M; p++) memcpy(c + p * g->ldc, edge + p * W, (size_t)n * sizeof(float));
+      }
+    }
+  }
+}
+#undef SK_ROWS
+#undef SK
+#undef SK_CAT
+#undef SK_CAT_
