@@ -92,6 +92,8 @@ sc_status sc__graph_instantiate(const sc_graph *g, const sc_sizes *sizes, const 
 
 /* new: the same graph for another context, captured tensors shared (job_move.c). */
 sc_status sc__graph_move(const sc_graph *g, sc_context *ctx, sc_graph **out);
+/* Whether both are recordings of the same computation (compare.c). */
+sc_status sc__graph_same(const sc_graph *a, const sc_graph *b, bool *out);
 
 /* A graph being emitted again into the one that is traced. now: [n_values] what a value has become there. */
 typedef struct sc__instance { const sc_graph *from; const sc_sizes *sizes; sc_tensor **now; struct sc_control *controls; } sc__instance;

@@ -134,6 +134,7 @@ static bool read_int(reader *r, int param, int at, int64_t *out) {
   if (!whole && lua_type(r->L, at) == LUA_TUSERDATA) {     /* a 0-d integer tensor counts as a number */
     sc_tensor *t = sc__test_tensor(r->L, r->b, at);
     if (t && t->storage && t->numel == 1 && sc__category((sc_dtype)t->dtype) == SC_CAT_INT) {
+      if (SC_UNLIKELY(r->b->ctx->tracing != NULL)) sc__note_read(r->L, at);
       *out = sc__load((sc_dtype)t->dtype, t->data).i;
       return true;
     }
@@ -202,6 +203,7 @@ static bool read_attr(reader *r, int param, int at) {
       if (lua_type(L, at) == LUA_TUSERDATA) {              /* a tensor of one element counts as its number */
         sc_tensor *t = sc__test_tensor(L, r->b, at);
         if (!t || !t->storage || t->numel != 1) return expected(r, param, at, "a number");
+        if (SC_UNLIKELY(r->b->ctx->tracing != NULL)) sc__note_read(L, at);
         sc_scalar v = sc__load((sc_dtype)t->dtype, t->data);
         *a = v.is_int && p->type == SC_P_NUMBER ? sc__int(v.i) : sc__float(v.f);
         return true;

@@ -34,6 +34,8 @@ typedef struct binding {
   uint64_t block_ids;
   bool any_born;                   /* a coroutine's mode at birth was noted */
   bool error_pending;              /* an error value of the script is on its way through C */
+  uint64_t epoch;                  /* changes of watched tables (guard.c) */
+  bool run_eagerly;                /* compiled functions call theirs */
   int depth;                       /* functions of the script running inside C */
   int64_t hook_ids;                /* of boxes */
   int fresh;                       /* boxes made since the op began */
@@ -111,6 +113,9 @@ sc_graph *sc__check_graph(lua_State *L, int at);           /* borrowed; raises f
 sc_graph **sc__new_graph(lua_State *L);                    /* an empty one on the stack, to be filled in */
 void sc__open_text(lua_State *L, binding *b);
 void sc__open_signature(lua_State *L, binding *b);
+void sc__open_guard(lua_State *L, binding *b);
+void sc__open_compiled(lua_State *L, binding *b);
+void sc__note_read(lua_State *L, int at);                  /* a trace has looked at the values of the tensor at `at` */
 void sc__open_images(lua_State *L, binding *b);
 void sc__open_index(lua_State *L, binding *b);
 void sc__open_random(lua_State *L, binding *b);

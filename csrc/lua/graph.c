@@ -1,14 +1,15 @@
 /* Graphs and plans from Lua. The objects people see (graph, run, session, compiled function) are made of these in lua/sconce/graph.lua
 ** and compile.lua. */
-#include "binding.h"
+#include "compiled.h"
 
 #include <stdio.h>
 #include <string.h>
 
 typedef struct graph_box { sc_graph *g; } graph_box;
-typedef struct plan_box { sc_plan *p; int n_in, n_out; } plan_box;
 
 static const char *const GRAPH = "sconce.graph", *const PLAN = "sconce.plan", *const MARK = "sconce.mark";
+
+plan_box *sc__check_plan(lua_State *L, int at) { return luaL_checkudata(L, at, PLAN); }
 
 sc_graph *sc__check_graph(lua_State *L, int at) { return ((graph_box *)luaL_checkudata(L, at, GRAPH))->g; }
 
@@ -428,6 +429,15 @@ static int graph_instantiate(lua_State *L) {
   return 1;
 }
 
+/* core.same_graph(g, other) */
+static int same_graph(lua_State *L) {
+  binding *b = sc__binding(L);
+  bool same;
+  sc__check(L, b, sc__graph_same(sc__check_graph(L, 1), sc__check_graph(L, 2), &same));
+  lua_pushboolean(L, same);
+  return 1;
+}
+
 /* The value that a handle, or the name of an output, stands for in g. */
 static int32_t value_named(lua_State *L, binding *b, sc_graph *g, int at) {
   if (lua_type(L, at) == LUA_TSTRING) {
@@ -614,7 +624,7 @@ void sc__open_graph(lua_State *L, binding *b) {
   lua_pop(L, 1);
   metatable(L, PLAN, PLAN_METHODS, plan_gc, plan_call);
   const luaL_Reg FUNCTIONS[] = {{"graph", graph_new}, {"is_tracing", is_tracing}, {"passes", pass_list}, {"pass_mask", pass_mask}, {"check_graphs", check_graphs},
-     {"untraced", untraced}, {"stand_in", stand_in}, {"size_term", size_term}, {"value_of", value_of}, {NULL, NULL}};
+     {"untraced", untraced}, {"stand_in", stand_in}, {"size_term", size_term}, {"value_of", value_of}, {"same_graph", same_graph}, {NULL, NULL}};
   luaL_setfuncs(L, FUNCTIONS, 0);
   luaL_getmetatable(L, GRAPH);                           /* for methods written in Lua */
   lua_getfield(L, -1, "__index");

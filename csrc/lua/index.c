@@ -60,7 +60,11 @@ static void push_range(lua_State *L, binding *b, key *k, int at) {
       int whole;
       v[i] = lua_tointegerx(L, -1, &whole);
       sc_tensor *t = whole ? NULL : sc__test_tensor(L, b, lua_gettop(L));
-      if (t && t->storage && t->numel == 1 && sc__category((sc_dtype)t->dtype) == SC_CAT_INT) { v[i] = sc__load((sc_dtype)t->dtype, t->data).i; whole = 1; }
+      if (t && t->storage && t->numel == 1 && sc__category((sc_dtype)t->dtype) == SC_CAT_INT) {
+        if (b->ctx->tracing) sc__note_read(L, -1);
+        v[i] = sc__load((sc_dtype)t->dtype, t->data).i;
+        whole = 1;
+      }
       if (!whole) sc__raise_text(L, b, "index: a range is {first, last, step} of integers, got %s", luaL_typename(L, -1));
     }
     lua_pop(L, 1);

@@ -292,7 +292,7 @@ SC_API int luaopen_sconce_core(lua_State *L) {
   sc__open_index(L, b);
   sc__open_images(L, b);
   sc__open_random(L, b);
-  sc__open_signature(L, b);
+  sc__open_compiled(L, b);
   sc__open_formats(L, b);
   sc__open_onnx(L, b);
   return 1;

@@ -1,9 +1,6 @@
-/* What a compiled function's traces depend on: the arguments' signature, and a fingerprint of what the function captures. Both are
-** made at every call, so they are plain loops over bytes.
-**
-** The fingerprint walks upvalues: numbers, strings and booleans count by value; tensors by identity (a plan checks the rest of those it captured); tables field by
-** field, to a bound; functions through their own upvalues. Order of fields does not matter (hashes are added up). */
-#include "binding.h"
+/* The signature of a call of a compiled function: what its arguments are, as bytes. Made at every call, so it is plain loops over memory;
+** csrc/lua/compiled.c compares it with those of the traces there are. And what describes the memory of arguments that share some. */
+#include "compiled.h"
 
 #include <string.h>
 
@@ -11,17 +8,20 @@
 
 typedef struct text { char *at; size_t left; bool full; } text;
 
-static void put(text *t, const void *p, size_t n) {
+static inline void put(text *t, const void *p, size_t n) {
   if (n > t->left) { t->full = true; return; }
   memcpy(t->at, p, n);
   t->at += n;
   t->left -= n;
 }
 
-static void put_tensor(text *t, const sc_tensor *x) {
-  uint8_t head[3] = {x->dtype, x->ndim, (uint8_t)(sc_requires_grad(x) | (x->flags & SC_T_WRAPPED) << 1 | x->contiguous << 2)};
-  put(t, head, 3);
+static inline void put_tensor(text *t, const sc_tensor *x, bool sizes) {
+  uint8_t head[4] = {LUA_TUSERDATA, x->dtype, x->ndim,
+                     (uint8_t)(sc_requires_grad(x) | (x->flags & SC_T_WRAPPED) << 1 | x->contiguous << 2 | sc__is_symbolic(x) << 3)};
+  put(t, head, 4);
+  if (!sizes) return;
   put(t, x->dim, (size_t)x->ndim * 8);
+  if (!x->contiguous) put(t, sc__stride(x), (size_t)x->ndim * 8);
 }
 
 /* Where x lies in its memory: two arguments that share it are recorded as views of it. */
@@ -31,159 +31,75 @@ static void put_place(text *t, const sc_tensor *x) {
   put(t, sc__stride(x), (size_t)x->ndim * 8);
 }
 
-/* core.signature(…) -> string. Tensors by dtype, sizes and which of them share memory; other values by value. */
+/* Argument i shares its memory with an earlier one: which, and how both lie in it. */
+static void put_alias(text *t, sc_tensor *const *x, int i, bool sizes) {
+  for (int k = 0; k < i; k++) {
+    if (!x[k] || x[k]->storage != x[i]->storage || !x[i]->storage) continue;
+    uint8_t alias[2] = {(uint8_t)(k + 1), x[k] == x[i]};
+    put(t, alias, 2);
+    if (x[k] == x[i] || !sizes) return;
+    put_place(t, x[i]);
+    put_place(t, x[k]);
+    return;
+  }
+}
+
+static void put_value(text *t, lua_State *L, int at, int type) {
+  uint8_t head[2] = {(uint8_t)type, 0};
+  if (type == LUA_TNUMBER && lua_isinteger(L, at)) {
+    lua_Integer v = lua_tointeger(L, at);
+    head[1] = 1;
+    put(t, head, 2);
+    put(t, &v, sizeof v);
+  } else if (type == LUA_TNUMBER) {
+    lua_Number v = lua_tonumber(L, at);
+    put(t, head, 2);
+    put(t, &v, sizeof v);
+  } else if (type == LUA_TBOOLEAN) {
+    head[1] = (uint8_t)lua_toboolean(L, at);
+    put(t, head, 2);
+  } else if (type == LUA_TSTRING) {
+    size_t n;
+    const char *s = lua_tolstring(L, at, &n);
+    put(t, head, 1);
+    put(t, &n, sizeof n);
+    put(t, s, n);
+  } else {
+    put(t, head, 1);
+  }
+}
+
+int sc__signature(lua_State *L, binding *b, int first, int last, bool sizes, char *room, sc_tensor **x) {
+  text t = {room, SC_SIGNATURE_ROOM, false};
+  int n = last - first + 1;
+  uint8_t head[2] = {b->ctx->grad_enabled, (uint8_t)n};
+  if (n > SC_MOST_ARGUMENTS) return sc__raise_text(L, b, "compile: at most %d arguments, got %d", SC_MOST_ARGUMENTS, n);
+  put(&t, head, 2);
+  for (int i = 0; i < n; i++) {
+    int type = lua_type(L, first + i);
+    x[i] = type == LUA_TUSERDATA ? sc__test_tensor(L, b, first + i) : NULL;
+    if (x[i]) {
+      put_tensor(&t, x[i], sizes);
+      put_alias(&t, x, i, sizes);
+    } else if (type == LUA_TNUMBER || type == LUA_TBOOLEAN || type == LUA_TSTRING || type == LUA_TNIL) {
+      put_value(&t, L, first + i, type);
+    } else {
+      return sc__raise_text(L, b, "compile: argument %d: expected a tensor, a number, a string or a boolean, got %s%s", i + 1,
+                            luaL_typename(L, first + i), type == LUA_TTABLE ? "; give its members one by one, or let the function capture it" : "");
+    }
+  }
+  if (t.full) return sc__raise_text(L, b, "compile: there are too many arguments, or they are too long");
+  return (int)(t.at - room);
+}
+
+/* core.signature(with sizes, …) -> string: dtypes, sizes, shared memory of tensors; other values by value */
 static int signature(lua_State *L) {
   binding *b = sc__binding(L);
-  char room[2048];
-  text t = {room, sizeof room, false};
-  int n = lua_gettop(L);
+  char room[SC_SIGNATURE_ROOM];
+  sc_tensor *x[SC_MOST_ARGUMENTS];
   sc__enter(L, b);
-  uint8_t mode = b->ctx->grad_enabled;
-  put(&t, &mode, 1);
-  for (int i = 1; i <= n; i++) {
-    int type = lua_type(L, i);
-    uint8_t tag = (uint8_t)type;
-    put(&t, &tag, 1);
-    sc_tensor *x = type == LUA_TUSERDATA ? sc__test_tensor(L, b, i) : NULL;
-    if (x) {
-      put_tensor(&t, x);
-      if (!x->contiguous) put(&t, sc__stride(x), (size_t)x->ndim * 8);
-      for (int k = 1; k < i; k++) {                    /* aliases: the first argument that shares its memory */
-        sc_tensor *y = sc__test_tensor(L, b, k);
-        if (!y || y->storage != x->storage) continue;
-        uint8_t alias[2] = {(uint8_t)k, y == x};
-        put(&t, alias, 2);
-        if (y == x) break;
-        put_place(&t, x);
-        put_place(&t, y);
-        break;
-      }
-    } else if (type == LUA_TNUMBER) {
-      lua_Number f = lua_tonumber(L, i);
-      uint8_t whole = (uint8_t)lua_isinteger(L, i);
-      put(&t, &whole, 1);
-      if (whole) { lua_Integer v = lua_tointeger(L, i); put(&t, &v, sizeof v); } else put(&t, &f, sizeof f);
-    } else if (type == LUA_TBOOLEAN) {
-      uint8_t v = (uint8_t)lua_toboolean(L, i);
-      put(&t, &v, 1);
-    } else if (type == LUA_TSTRING) {
-      put(&t, lua_tostring(L, i), lua_rawlen(L, i) + 1);
-    } else if (type != LUA_TNIL) {
-      return sc__raise_text(L, b, "compile: argument %d: expected a tensor, a number, a string or a boolean, got %s", i, luaL_typename(L, i));
-    }
-  }
-  if (t.full) return sc__raise_text(L, b, "compile: there are too many arguments");
-  lua_pushlstring(L, room, (size_t)(t.at - room));
-  return 1;
-}
-
-/* ---- captures ---- */
-
-enum { MOST_TABLES = 4096, MOST_DEPTH = 24 };
-
-typedef struct walker {
-  lua_State *L;
-  binding *b;
-  const void *seen[MOST_TABLES];                        /* open addressing */
-  int n_seen;
-  bool full;
-} walker;
-
-static uint64_t mix(uint64_t h, uint64_t v) {
-  h ^= v + 0x9e3779b97f4a7c15u + (h << 6) + (h >> 2);
-  h *= 0xff51afd7ed558ccdu;
-  return h ^ h >> 32;
-}
-
-static bool first_time(walker *w, const void *p) {
-  if (w->n_seen > MOST_TABLES / 2) { w->full = true; return false; }
-  size_t at = ((uintptr_t)p >> 4) * 2654435761u % MOST_TABLES;
-  while (w->seen[at] && w->seen[at] != p) at = (at + 1) % MOST_TABLES;
-  if (w->seen[at]) return false;
-  w->seen[at] = p;
-  w->n_seen++;
-  return true;
-}
-
-static uint64_t bytes_hash(const char *s, size_t n) {
-  uint64_t h = n;
-  for (size_t i = 0; i < n; i++) h = (h ^ (uint8_t)s[i]) * 0x100000001b3u;
-  return h;
-}
-
-static uint64_t value_hash(walker *w, int at, int depth);
-
-static uint64_t table_hash(walker *w, int at, int depth) {
-  lua_State *L = w->L;
-  uint64_t sum = (uint64_t)(uintptr_t)lua_topointer(L, at);
-  if (depth > MOST_DEPTH || !first_time(w, lua_topointer(L, at)) || !lua_checkstack(L, 6)) return sum;
-  lua_pushliteral(L, "_library");                      /* our own module tables do not change */
-  bool library = lua_rawget(L, at) != LUA_TNIL;
-  lua_pop(L, 1);
-  if (library) return sum;
-  lua_pushnil(L);
-  while (lua_next(L, at)) {
-    int top = lua_gettop(L);
-    uint64_t key = lua_type(L, top - 1) == LUA_TSTRING ? bytes_hash(lua_tostring(L, top - 1), lua_rawlen(L, top - 1))
-                 : lua_isinteger(L, top - 1) ? (uint64_t)lua_tointeger(L, top - 1) : (uint64_t)(uintptr_t)lua_topointer(L, top - 1);
-    bool hidden = lua_type(L, top - 1) == LUA_TSTRING && strncmp(lua_tostring(L, top - 1), "_free_", 6) == 0;
-    if (!hidden) sum += mix(key, value_hash(w, top, depth + 1));
-    lua_pop(L, 1);
-  }
-  return sum;
-}
-
-static uint64_t function_hash(walker *w, int at, int depth) {
-  lua_State *L = w->L;
-  uint64_t h = (uint64_t)(uintptr_t)lua_topointer(L, at);
-  if (lua_iscfunction(L, at) || depth > MOST_DEPTH || !first_time(w, lua_topointer(L, at)) || !lua_checkstack(L, 4)) return h;
-  for (int i = 1; ; i++) {
-    const char *name = lua_getupvalue(L, at, i);
-    if (!name) break;
-    if (strcmp(name, "_ENV") != 0) h = mix(h, value_hash(w, lua_gettop(L), depth + 1));
-    lua_pop(L, 1);
-  }
-  return h;
-}
-
-static uint64_t value_hash(walker *w, int at, int depth) {
-  lua_State *L = w->L;
-  switch (lua_type(L, at)) {
-    case LUA_TNUMBER: {
-      lua_Number f = lua_tonumber(L, at);
-      uint64_t bits;
-      if (lua_isinteger(L, at)) return mix(1, (uint64_t)lua_tointeger(L, at));
-      memcpy(&bits, &f, 8);
-      return mix(2, bits);
-    }
-    case LUA_TBOOLEAN: return lua_toboolean(L, at) ? 3 : 4;
-    case LUA_TSTRING: return bytes_hash(lua_tostring(L, at), lua_rawlen(L, at));
-    case LUA_TTABLE: return table_hash(w, at, depth);
-    case LUA_TFUNCTION: return function_hash(w, at, depth);
-    case LUA_TUSERDATA: {
-      uint64_t h = (uint64_t)(uintptr_t)lua_touserdata(L, at);
-      if (!lua_getmetatable(L, at)) return h;
-      bool tensor = lua_topointer(L, -1) == w->b->tensor_meta;
-      lua_pop(L, 1);
-      sc_tensor *t = tensor ? ((tensor_box *)lua_touserdata(L, at))->t : NULL;
-      return t ? (uint64_t)(uintptr_t)t : h;
-    }
-    default: return (uint64_t)lua_type(L, at);
-  }
-}
-
-/* core.fingerprint(fn) -> integer, or nil when what fn captures is more than can be watched */
-static int fingerprint(lua_State *L) {
-  luaL_checktype(L, 1, LUA_TFUNCTION);
-  walker w;
-  w.L = L;
-  w.b = sc__binding(L);
-  memset(w.seen, 0, sizeof w.seen);
-  w.n_seen = 0;
-  w.full = false;
-  lua_settop(L, 1);
-  uint64_t h = function_hash(&w, 1, 0);
-  if (w.full) lua_pushnil(L); else lua_pushinteger(L, (lua_Integer)h);
+  int n = sc__signature(L, b, 2, lua_gettop(L), lua_toboolean(L, 1), room, x);
+  lua_pushlstring(L, room, (size_t)n);
   return 1;
 }
 
@@ -231,7 +147,7 @@ static int span(lua_State *L) {
 
 void sc__open_signature(lua_State *L, binding *b) {
   (void)b;
-  const luaL_Reg FUNCTIONS[] = {{"signature", signature}, {"fingerprint", fingerprint}, {"memory", memory}, {"whole_memory", whole_memory},
+  const luaL_Reg FUNCTIONS[] = {{"signature", signature}, {"memory", memory}, {"whole_memory", whole_memory},
                                  {"span", span}, {NULL, NULL}};
   luaL_setfuncs(L, FUNCTIONS, 0);
 }

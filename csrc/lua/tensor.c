@@ -313,6 +313,7 @@ static int set_data(lua_State *L) {
   sc__check(L, b, sc__tensor_alias(src, &fresh));
   fresh->flags |= t->flags & SC_T_REQUIRES;
   ((tensor_box *)lua_touserdata(L, 1))->t = fresh;
+  b->epoch++;
   sc_tensor_release(t);
   return 0;
 }

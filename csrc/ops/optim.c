@@ -2,7 +2,9 @@
 **
 ** Every row takes (x, grad, states …, counter?): x is the parameter, the states have its shape and dtype, the counter is a 0-d float32
 ** tensor that the row itself counts up. State lives in tensors and hyperparameters in attributes, so that a recorded step is a node
-** like any other. `prepare` turns attributes and counter into the numbers the kernel wants (kernels/optim_loops.h).
+** like any other. `prepare` turns attributes and counter into the numbers the kernel wants (kernels/optim_loops.h). A recorded step
+** gets its hyperparameters by reference instead, so that changing one makes no new trace: `hyper` holds a float64 for each attribute
+** that is a number, in their order, and the attributes are not looked at.
 **
 ** Elements of float16 and bfloat16, and tensors that are not packed, go through packed copies; everything is allocated before the first
 ** write. Definitions: PyTorch's torch.optim; the papers are named in lua/sconce/optim. */
@@ -16,10 +18,21 @@ typedef void (*prepare_fn)(const sc_call *c, double t, double *h);
 /* n_states: state slots after x and grad; counter: whether a counter follows them. */
 typedef struct step_row { int kernel, n_states; bool counter; prepare_fn prepare; } step_row;
 
-static double number(const sc_call *c, int slot) { return sc__number(&c->attr[slot]); }
+/* Rows have `hyper` as their last input; called from C it may not be there. */
+static const sc_tensor *hyper_of(const sc_call *c) { return c->n_in == c->op->n_in ? c->in[c->n_in - 1] : NULL; }
+static double number(const sc_call *c, int slot) {
+  const sc_tensor *h = hyper_of(c);
+  return h ? ((const double *)h->data)[slot] : sc__number(&c->attr[slot]);
+}
 static double sign_of(const sc_call *c, int slot) { return c->attr[slot].i ? -1 : 1; }
 
 /* ---- what the rows share ---- */
+
+static int numbers_of(const sc_opinfo *op) {
+  int n = 0;
+  while (n < op->n_attr && op->param[op->attr_param[n]].type == SC_P_NUMBER) n++;
+  return n;
+}
 
 static sc_status step_infer(sc_call *c) {
   const sc_tensor *x = c->in[0];
@@ -29,6 +42,11 @@ static sc_status step_infer(sc_call *c) {
   for (int i = 1; i < c->n_in; i++) {
     const sc_tensor *t = c->in[i];
     if (!t) continue;
+    if (t == hyper_of(c)) {
+      if (t->ndim != 1 || t->dtype != SC_FLOAT64 || !t->contiguous || t->numel != numbers_of(c->op))
+        return sc__bad_input(c, i, "expected %d packed float64", numbers_of(c->op));
+      continue;
+    }
     if (strcmp(c->op->param[c->op->in_param[i]].name, "counter") == 0) {
       if (t->numel != 1 || t->dtype != SC_FLOAT32) return sc__bad_input(c, i, "expected one float32");
       continue;
@@ -211,25 +229,25 @@ ROW(radam, 2, true)
   .no_grad = "an update of parameters has no derivative"
 const sc_op sc__ops_optim[] = {
   {"sgd_step_(x, grad, momentum_buffer: tensor?, lr: number, momentum: number = 0, dampening: number = 0, weight_decay: number = 0, "
-   "nesterov: bool = false, maximize: bool = false, first: bool = false)",
+   "nesterov: bool = false, maximize: bool = false, first: bool = false, hyper: tensor?)",
    "One step of stochastic gradient descent. first: the buffer is new, so its first gradient is not dampened.", STEP(sgd_run, 1 << 2)},
   {"adam_step_(x, grad, exp_avg, exp_avg_sq, max_exp_avg_sq: tensor?, counter, lr: number, beta1: number, beta2: number, eps: number, "
-   "weight_decay: number = 0, decoupled: bool = false, maximize: bool = false)",
+   "weight_decay: number = 0, decoupled: bool = false, maximize: bool = false, hyper: tensor?)",
    "One step of Adam, or AdamW (decoupled).", STEP(adam_run, 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5)},
   {"rmsprop_step_(x, grad, square_avg, momentum_buffer: tensor?, grad_avg: tensor?, lr: number, alpha: number, eps: number, "
-   "weight_decay: number = 0, momentum: number = 0, maximize: bool = false)",
+   "weight_decay: number = 0, momentum: number = 0, maximize: bool = false, hyper: tensor?)",
    "One step of RMSprop; grad_avg: the centered form.", STEP(rmsprop_run, 1 << 2 | 1 << 3 | 1 << 4)},
-  {"adagrad_step_(x, grad, sum, counter, lr: number, lr_decay: number, weight_decay: number, eps: number, maximize: bool = false)",
+  {"adagrad_step_(x, grad, sum, counter, lr: number, lr_decay: number, weight_decay: number, eps: number, maximize: bool = false, hyper: tensor?)",
    "One step of Adagrad.", STEP(adagrad_run, 1 << 2 | 1 << 3)},
-  {"adadelta_step_(x, grad, square_avg, acc_delta, lr: number, rho: number, eps: number, weight_decay: number = 0, maximize: bool = false)",
+  {"adadelta_step_(x, grad, square_avg, acc_delta, lr: number, rho: number, eps: number, weight_decay: number = 0, maximize: bool = false, hyper: tensor?)",
    "One step of Adadelta.", STEP(adadelta_run, 1 << 2 | 1 << 3)},
   {"adamax_step_(x, grad, exp_avg, exp_inf, counter, lr: number, beta1: number, beta2: number, eps: number, weight_decay: number = 0, "
-   "maximize: bool = false)", "One step of Adamax.", STEP(adamax_run, 1 << 2 | 1 << 3 | 1 << 4)},
+   "maximize: bool = false, hyper: tensor?)", "One step of Adamax.", STEP(adamax_run, 1 << 2 | 1 << 3 | 1 << 4)},
   {"nadam_step_(x, grad, exp_avg, exp_avg_sq, counter, lr: number, beta1: number, beta2: number, eps: number, weight_decay: number = 0, "
-   "momentum_decay: number = 0.004, decoupled: bool = false, maximize: bool = false)",
+   "momentum_decay: number = 0.004, decoupled: bool = false, maximize: bool = false, hyper: tensor?)",
    "One step of NAdam.", STEP(nadam_run, 1 << 2 | 1 << 3 | 1 << 4)},
   {"radam_step_(x, grad, exp_avg, exp_avg_sq, counter, lr: number, beta1: number, beta2: number, eps: number, weight_decay: number = 0, "
-   "decoupled: bool = false, maximize: bool = false)", "One step of RAdam.", STEP(radam_run, 1 << 2 | 1 << 3 | 1 << 4)},
+   "decoupled: bool = false, maximize: bool = false, hyper: tensor?)", "One step of RAdam.", STEP(radam_run, 1 << 2 | 1 << 3 | 1 << 4)},
 };
 #undef STEP
 const int sc__ops_optim_count = SC_COUNT(sc__ops_optim);

@@ -1,12 +1,14 @@
 --- sc.compile: a Lua function traced once per signature of its arguments into a static graph, which is then run instead of it.
 ---
 --- A trace calls the function with symbolic tensors while every op is recorded: forward, backward and updates of captured tensors
---- become one graph. What the function returned becomes the graph's outputs. Before each call two numbers decide which trace fits:
---- the arguments' signature (dtypes, sizes, shared memory, other values) and a fingerprint of everything the function captures.
+--- become one graph. What the function returned becomes the graph's outputs. Before each call two things decide which trace fits: the
+--- arguments' signature (dtypes, sizes, shared memory, other values), and a guard over everything the function captures (capture.lua).
+--- The call itself is C (csrc/lua/compiled.c); what is here happens when no trace fits.
 local core = require "sconce.core"
 local fault = require "sconce.fault"
+local capture = require "sconce.capture"
 
-local MOST_TRACES = 32 -- of one signature; more means that something the function captures changes all the time
+local MOST_TRACES = 64 -- more means that something changes all the time
 
 --- A trace, ready to run: called with the arguments of the function.
 local Run = {}
@@ -16,9 +18,16 @@ Run.__index = function(self, name)
 end
 
 local Compiled = {}
-Compiled.__index = Compiled
+Compiled.__index, Compiled._compiled = Compiled, true
 
-local compile = { config = { run_eagerly = false } }
+local compile = {}
+
+local config = { run_eagerly = false }
+compile.config = setmetatable({}, { __index = config, __newindex = function(_, key, value)
+  if config[key] == nil then fault.raise("config", "there is no setting %q; the settings are run_eagerly", tostring(key)) end
+  config[key] = value
+  core.run_eagerly(value)
+end })
 
 --- Which tensors among the arguments share memory, by its identity: those are recorded as views of an input that is all of it.
 local function shared_memory(args)
@@ -176,27 +185,90 @@ local function remember(entry, args, values)
   core.record_custom({ backward = backward, ctx = ctx, n = d.n, at = at, needs = needs }, inputs, values, d.from)
 end
 
---- Runs fn on symbols with recording on; whatever happens, recording is off afterwards and gradients are as they were.
-local function trace(self, args)
+local current -- the call being traced
+
+--- The values of an argument that decide sizes, for ops such as tensor_split: from then on they are part of its signature. nil when t is
+--- not, as it is, an argument of the function being traced.
+function compile.values_of(t)
+  for i = 1, current and current.args.n or 0 do
+    if current.symbols[i] == t and rawequal(current.symbols[i], t) then
+      local real = current.args[i]
+      current.by_value[i] = core.untraced(real.tostring_bytes, real)
+      return core.untraced(real.totable, real)
+    end
+  end
+end
+
+--- Records the function on stand-ins for args. Whatever happens, recording is off afterwards and gradients are as they were.
+--- Returns the graph and what the results are made of.
+local function record(self, args)
   local graph = core.graph()
+  local made = { core = graph, read = {} }
   local symbols, order, spans = stand_ins(graph, args)
+  local outer = current
+  current = { symbols = symbols, args = args, by_value = {} }
   local since = core.sequence()
   graph:trace_begin()
-  local shape, plain, outputs, gradients
-  local ok, err = pcall(function()
-    local results = table.pack(self.fn(table.unpack(symbols, 1, symbols.n)))
-    shape, plain, outputs = outputs_of(graph, results)
-    gradients = record_gradients(graph, outputs, symbols, order, since)
-  end)
-  local leaves, grads = graph:trace_end()
-  if not ok then error(err, 0) end
-  local entry = setmetatable({ core = graph, options = self.options, order = order, spans = spans, shape = shape,
-    plain = plain and not gradients, keep = {} }, Run)
+  local results
+  local ok, err = core.unyieldable(function() results = table.pack(self.fn(table.unpack(symbols, 1, symbols.n))) end, made.read)
+  made.by_value, current = next(current.by_value) and current.by_value, outer
+  made.called = ok and err -- the set of functions that ran; nil: all of them may have
+  if ok then ok, err = core.unyieldable(function()
+    made.shape, made.plain, made.outputs = outputs_of(graph, results)
+    made.gradients = record_gradients(graph, made.outputs, symbols, order, since)
+  end) end
+  made.leaves, made.grads = graph:trace_end()
+  if not ok then
+    if type(err) == "string" and err:find("attempt to yield across a C-call boundary", 1, true) then
+      fault.raise("compile", "the function yields while it is traced; a compiled function cannot be left in the middle (a job can: run:start)")
+    end
+    return nil, err
+  end
+  made.order, made.spans = order, spans
+  return made
+end
+
+--- What the function must not do to what it captures. Traced values would leave the graph; anything else it sets would be set once,
+--- when it is traced. The latter may still be a count that decides nothing: then tracing once more gives the same graph.
+local function check_changes(self, args, made, changes)
+  if #changes == 0 then return end
+  for _, c in ipairs(changes) do
+    if core.is_tensor(c.is) and core.is_symbolic(c.is) then
+      capture.undo(changes)
+      fault.raise("compile", "the function assigns a tensor that it computes to %s '%s'. A graph cannot do that: return the tensor, or "
+        .. "write into one that is there already (%s:copy_(value))", c.upvalue and "upvalue" or "field", c.path, c.path)
+    end
+  end
+  local again, err = record(self, args)
+  local same = again and core.same_graph(made.core, again.core)
+  if not same then capture.undo(changes) else capture.redo(changes) end
+  if not again then error(err, 0) end
+  if not same then
+    local c = changes[1]
+    fault.raise("compile", "the function itself changes %s '%s' (from %s to %s), and what it computes depends on that. It would be set only "
+      .. "when the function is traced: keep it in a tensor (count:add_(1)), or set it outside", c.upvalue and "upvalue" or "field", c.path,
+      capture.words(c.was), capture.words(c.is))
+  end
+end
+
+--- A trace: recorded, checked, planned, guarded.
+local function trace(self, args)
+  local before = capture.walk(self.fn, false)
+  local made, err = record(self, args)
+  local changes = before:changes()
+  if not made then
+    capture.undo(changes)
+    error(err, 0)
+  end
+  check_changes(self, args, made, changes)
+  local graph, gradients = made.core, made.gradients
+  local entry = setmetatable({ core = graph, options = self.options, order = made.order, spans = made.spans, shape = made.shape,
+    plain = made.plain and not gradients, keep = {} }, Run)
   entry.gradients = gradients and split(graph, gradients, self.options)
   if self.options.keep_grads then
-    for i, leaf in ipairs(leaves) do
-      if grads[i] then
-        graph:output("grad" .. i, grads[i])
+    for i, leaf in ipairs(made.leaves) do
+      if made.grads[i] then
+        graph:output("grad" .. i, made.grads[i])
         entry.keep[#entry.keep + 1] = leaf
       end
     end
@@ -204,6 +276,10 @@ local function trace(self, args)
   end
   entry.plan = graph:plan(self.options.passes, self.options.exact)
   entry.last = entry.plan
+  entry.places = capture.walk(self.fn, true, made.called)
+  entry.places:leave_out(changes)
+  entry.guard, entry.by_value = entry.places:guard(graph, made.read), made.by_value
+  entry.n_read = #made.read
   return entry
 end
 
@@ -251,82 +327,153 @@ end
 
 require("sconce.run").install(Run)
 
-local function note(self, signature, fingerprint)
-  local reason
-  if #self.log == 0 then reason = "first call"
-  elseif self.traces[signature] then reason = "something the function captures has changed (an upvalue, a module's or an optimiser's field)"
-  else reason = "arguments of other dtypes, sizes, sharing or values" end
-  self.log[#self.log + 1] = { reason = reason, signature = signature, fingerprint = fingerprint }
+-- ---------------------------------------------------------------- which trace a call runs
+
+--- What a call's arguments are, in words, for explanations.
+local function describe_arguments(args)
+  local list = {}
+  for i = 1, args.n do
+    local a = args[i]
+    list[i] = core.is_tensor(a) and ("a %s tensor of shape {%s}%s"):format(a.dtype, table.concat(a.shape, ", "),
+      a.requires_grad and " that asks for gradients" or "") or capture.words(a)
+  end
+  return list
 end
 
-local function entry_for(self, ...)
-  local signature = core.signature(...)
-  local fingerprint = core.fingerprint(self.fn)
-  if not fingerprint then
-    error("compile: the function captures more than can be watched; sc.constant(t) marks what does not change", 3)
-  end
+--- Why none of the traces fits: reason, remedy.
+local function reason_of(self, signature, words)
+  local last = self.log[#self.log]
+  if not last then return "first call" end
   local of_signature = self.traces[signature]
-  local entry = of_signature and of_signature[fingerprint]
-  local args = table.pack(...)
-  if not entry or not entry.plan:valid() then
-    note(self, signature, fingerprint)
-    if not of_signature then
-      of_signature = { count = 0 }
-      self.traces[signature] = of_signature
+  if of_signature then
+    local changes -- since the trace that is nearest
+    for i = #of_signature, 1, -1 do
+      local list = of_signature[i].places:changes(true)
+      if not changes or #list < #changes then changes = list end
     end
-    if of_signature.count >= MOST_TRACES then
-      error(string.format("compile: traced %d times for the same arguments; something the function captures changes at every call",
-        MOST_TRACES), 3)
+    local c = changes[1]
+    if not c and of_signature[#of_signature].by_value then
+      return "the values of a tensor argument that decide sizes have changed", "give numbers, or sizes that do not change"
     end
-    entry = trace(self, args)
-    of_signature[core.fingerprint(self.fn)] = entry
-    of_signature.count = of_signature.count + 1
+    if not c and of_signature[#of_signature].n_read > 0 then
+      return "a tensor that the function gives to an op as a number was written to", "give the op the tensor where it takes one"
+    end
+    if not c then return "a tensor it captures asks for gradients now, or no longer does", "decide that before the first call" end
+    local remedy = c.path:find("%.training$") and "a trace is kept for each mode of a module; nothing needs to be done"
+      or core.is_tensor(c.was) and "write into the tensor (copy_) instead of putting another in its place"
+      or type(c.was) == "number" and "a number that changes from call to call is better a tensor that is written to in place, or an argument"
+      or "a trace is kept for each such state; what changes at every call is better an argument"
+    local was, is = capture.words(c.was), capture.words(c.is)
+    return ("%s '%s' was %s and is %s"):format(c.upvalue and "upvalue" or "field", c.path, was, was == is and "another" or is), remedy
   end
-  return entry, args
+  if last.n ~= #words then return ("%d arguments instead of %d"):format(#words, last.n), "other arguments make another graph" end
+  for i, w in ipairs(words) do
+    local was = last.words[i]
+    if was ~= w then
+      local sizes = was:gsub("{.*}", "") == w:gsub("{.*}", "")
+      return ("argument %d was %s and is %s"):format(i, was, w), w:find(" tensor of shape ", 1, true)
+        and (sizes and "" or "other dtypes and other numbers of dimensions make other graphs")
+        or "numbers, strings and booleans are part of the graph; a number that varies is better given as a tensor"
+    end
+  end
+  return "arguments that share memory in another way, or gradients switched on or off", "other sharing makes another graph"
+end
+
+local function explain(self, most)
+  local lines = {}
+  for i = math.max(1, #self.log - (most or #self.log) + 1), #self.log do
+    local l = self.log[i]
+    lines[#lines + 1] = ("trace %d: %s%s"):format(i, l.reason, l.remedy and l.remedy ~= "" and "\n  remedy: " .. l.remedy or "")
+  end
+  return table.concat(lines, "\n")
+end
+
+local function add_way(self, signature, entry)
+  entry.dispatcher = self[1]
+  core.add_way(self[1], signature, entry.guard, entry.plan, entry, entry.by_value, entry.order, entry.plain)
+end
+
+local function same_values(entry, args)
+  for i, bytes in pairs(entry.by_value or {}) do
+    if args[i]:tostring_bytes() ~= bytes then return false end
+  end
+  return true
+end
+
+--- The run for these arguments: one that is there and whose guard holds, else a new one.
+local function entry_for(self, args)
+  local signature = core.signature(true, table.unpack(args, 1, args.n))
+  local of_signature = self.traces[signature]
+  for _, entry in ipairs(of_signature or {}) do
+    if core.holds(entry.guard) and same_values(entry, args) then return entry end
+  end
+  local words = describe_arguments(args)
+  local reason, remedy = reason_of(self, signature, words)
+  if #self.log >= self.limit then
+    fault.raise("compile", "this function has been traced %d times, the most that is allowed (see the option `limit`). The next reason: "
+      .. "%s.\nThe latest ones:\n%s", #self.log, reason, explain(self, 3))
+  end
+  local entry = trace(self, args)
+  self.log[#self.log + 1] = { reason = reason, remedy = remedy, words = words, n = #words }
+  self.traces[signature] = of_signature or {}
+  table.insert(self.traces[signature], entry)
+  add_way(self, signature, entry)
+  return entry
 end
 
 --- The run for these arguments, traced when it is not there yet; it is not run.
-function Compiled:run_for(...) return (entry_for(self, ...)) end
+function Compiled:run_for(...) return (entry_for(self, table.pack(...))) end
 
-function Compiled:__call(...)
+--- What the engine finds no way for.
+local function without_a_way(self, ...)
   if compile.config.run_eagerly or core.is_tracing() then return self.fn(...) end
-  local entry, args = entry_for(self, ...)
+  local args = table.pack(...)
+  local entry = entry_for(self, args)
   self.last = entry
   return run(entry, args)
 end
 
---- Why it was traced, a line each time.
-function Compiled:explain()
-  local lines = {}
-  for i, l in ipairs(self.log) do lines[i] = string.format("trace %d: %s", i, l.reason) end
-  return table.concat(lines, "\n")
-end
+Compiled.__call = core.compiled_call(without_a_way, function(_, entry, ...) return run(entry, table.pack(...)) end)
 
---- The runs it keeps, one for each signature: see lua/sconce/run.lua for what they can do.
+--- Why it was traced, each time, and what can be done about it.
+function Compiled:explain() return explain(self) end
+
+--- The runs it keeps, one for each trace: see lua/sconce/run.lua for what they can do.
 function Compiled:runs()
   local list = {}
-  for _, of_signature in pairs(self.traces) do
-    for key, entry in pairs(of_signature) do
-      if key ~= "count" then list[#list + 1] = entry end
-    end
-  end
+  for _, of_signature in pairs(self.traces) do table.move(of_signature, 1, #of_signature, #list + 1, list) end
   return list
 end
 
 function Compiled:__tostring() return string.format("compiled function (%d traces)", #self.log) end
 
+local OPTIONS = { "keep_grads", "passes", "limit", "exact" }
+
+local function check_options(options)
+  local known = {}
+  for _, name in ipairs(OPTIONS) do known[name] = true end
+  for name in pairs(options or {}) do
+    if not known[name] then
+      fault.raise("compile", "there is no option %q; the options are %s", tostring(name), table.concat(OPTIONS, ", "))
+    end
+  end
+end
+
 --- A function that is traced into a static graph and run from it.
 ---@param fn function  # of tensors, numbers, strings, booleans; returns tensors, tables of them, or other values (kept as they were)
----@param options? { keep_grads?: boolean, passes?: any, exact?: boolean }  # passes: names of those that are on, { name = false } for those that
----  are off; exact: none that may change rounding
+---@param options? { keep_grads?: boolean, passes?: any, exact?: boolean, limit?: integer }  # passes: names of those that are on, { name = false } for those that
+---  are off; exact: none that may change rounding; limit: the most traces, 64
 function compile.compile(fn, options)
-  if type(fn) ~= "function" then error("compile: expected a function, got " .. type(fn), 2) end
-  return setmetatable({ fn = fn, options = options or {}, traces = {}, log = {}, _library = true }, Compiled)
+  if type(fn) ~= "function" then fault.raise("compile", "argument 1: expected a function, got %s", fault.describe(fn)) end
+  check_options(options)
+  return setmetatable({ core.dispatcher(), fn = fn, options = options or {}, limit = options and options.limit or MOST_TRACES, traces = {},
+    log = {} }, Compiled)
 end
 
 --- Declares that a table will not change, so that compiled functions need not watch it.
 function compile.constant(t)
-  rawset(t, "_library", true)
+  if type(t) ~= "table" then fault.raise("constant", "expected a table, got %s", fault.describe(t)) end
+  capture.constant(t)
   return t
 end
 

@@ -133,6 +133,12 @@ function run.passes(options)
   return list
 end
 
+--- Calls go step by step when somebody looks on, and by way of Lua (csrc/lua/compiled.c has no eye for that).
+local function look_on(self)
+  self._watched = self._profiled or self._check_nan or self._breaks and next(self._breaks)
+  if self.dispatcher and self.plain then core.indirect(self.dispatcher, self, self._watched and true or false) end
+end
+
 --- Gives `class` the methods.
 function run.install(class)
   --- A job: the call, to be run in slices of time. One at a time; clones have memory of their own.
@@ -152,7 +158,7 @@ function run.install(class)
   function class:profile(options)
     if type(options) == "boolean" then
       self._profiled = options or nil
-      self._watched = self._profiled or self._check_nan or self._breaks and next(self._breaks)
+      look_on(self)
       return nil
     end
     local profile = setmetatable(profile_of(self), { __tostring = text_of })
@@ -163,7 +169,7 @@ function run.install(class)
   --- Makes the calls that follow stop with an error at the first result that holds NaN, naming its op and the script's line.
   function class:check_nan(on)
     self._check_nan = on or nil
-    self._watched = self._profiled or self._check_nan or self._breaks and next(self._breaks)
+    look_on(self)
   end
 
   --- Calls fn(node, inputs) before every recorded op of a line ("train.lua:42") in the calls that follow, which run op by op as recorded;
@@ -173,7 +179,7 @@ function run.install(class)
   function class:break_at(line, fn)
     self._breaks = self._breaks or {}
     self._breaks[line] = fn
-    self._watched = next(self._breaks) or self._profiled or self._check_nan
+    look_on(self)
   end
 
   --- Bytes of the arena, for the sizes seen last.

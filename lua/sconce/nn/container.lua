@@ -3,10 +3,12 @@ local fault = require "sconce.fault"
 local module = require "sconce.nn.module"
 
 local class, is_module = module.class, module.is_module
+local watch = require "sconce.watch"
+local fields = watch.fields
 local L = {}
 
 local function place(self, i)
-  local n = rawlen(self)
+  local n = rawlen(fields(self))
   if math.type(i) ~= "integer" then fault.raise(self.__name, "expected an integer, got %s", fault.describe(i)) end
   return i < 0 and n + 1 + i or i
 end
@@ -15,7 +17,7 @@ end
 local function list_methods(C, accepts, what)
   function C:append(m)
     if not accepts(m) then fault.raise(self.__name, "expected %s, got %s", what, fault.describe(m)) end
-    self[rawlen(self) + 1] = m
+    self[rawlen(fields(self)) + 1] = m
     return self
   end
   function C:extend(list)
@@ -24,16 +26,17 @@ local function list_methods(C, accepts, what)
   end
   function C:insert(i, m)
     i = place(self, i)
-    if i < 1 or i > rawlen(self) + 1 then fault.raise(self.__name, "insert: place %d is out of range for %d members", i, rawlen(self)) end
+    local n = rawlen(fields(self))
+    if i < 1 or i > n + 1 then fault.raise(self.__name, "insert: place %d is out of range for %d members", i, n) end
     if not accepts(m) then fault.raise(self.__name, "expected %s, got %s", what, fault.describe(m)) end
-    self[rawlen(self) + 1] = m
-    for k = rawlen(self), i + 1, -1 do rawset(self, k, rawget(self, k - 1)) end
-    rawset(self, i, m)
+    self[n + 1] = m
+    for k = n + 1, i + 1, -1 do self[k] = self[k - 1] end
+    self[i] = m
     return self
   end
   --- Member i, negative from the end; nil when there is none.
-  function C:get(i) return rawget(self, place(self, i)) end
-  function C:len() return rawlen(self) end
+  function C:get(i) return rawget(fields(self), place(self, i)) end
+  function C:len() return rawlen(fields(self)) end
   C.extra_repr = function() return "" end
 end
 
@@ -53,7 +56,7 @@ function L.Sequential:init(...)
   end
 end
 function L.Sequential:forward(...)
-  local n = rawlen(self)
+  local n = rawlen(fields(self))
   if n == 0 then return ... end
   local x = self[1](...)
   for i = 2, n do x = self[i](x) end
@@ -86,7 +89,7 @@ function L.ModuleDict:set(name, m)
   self[name] = m
   return self
 end
-function L.ModuleDict:get(name) return rawget(self, name) end
+function L.ModuleDict:get(name) return rawget(fields(self), name) end
 function L.ModuleDict:items()
   local list = self:named_children()
   return list

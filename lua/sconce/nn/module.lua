@@ -9,15 +9,18 @@
 --- layer is `layers[1]`.
 local sc = require "sconce"
 local fault = require "sconce.fault"
+local watch = require "sconce.watch"
 local core = sc.core
+local fields_of = watch.fields
 
 local is_tensor = core.is_tensor
+local inside = debug.getinfo(1, "S").source:gsub("nn/module%.lua$", "")
 local parameters = setmetatable({}, { __mode = "k" }) -- tensors that nn.Parameter made
 
 local Module = { __name = "Module" }
 Module.__index = Module
 
-local function is_module(v) return type(v) == "table" and rawget(v, "_fields") ~= nil end
+local function is_module(v) return type(v) == "table" and rawget(fields_of(v), "_fields") ~= nil end
 
 local function is_parameter(v)
   return parameters[v] or (v.requires_grad and v.is_leaf and not parameters[v])
@@ -68,8 +71,9 @@ end
 
 --- Each member of a module: tensors that are registered, and modules. fn(name, value, kind); kind: "parameter", "buffer", "module".
 local function each_field(self, fn)
+  local own = fields_of(self)
   for _, name in ipairs(self._fields) do
-    local v = rawget(self, name)
+    local v = rawget(own, name)
     if is_module(v) then
       fn(name, v, "module")
     elseif v ~= nil and is_tensor(v) then
@@ -92,6 +96,7 @@ local function class(name, parent)
   parent = parent or Module
   if type(name) ~= "string" then fault.raise("class", "argument 1 (name): expected a string, got %s", fault.describe(name)) end
   local C = { __name = name, super = parent, __call = call, __newindex = new_field }
+  C._library_class = debug.getinfo(2, "S").source:sub(1, #inside) == inside or nil -- compiled functions need not look into its lists
   C.__index = C
   C.__tostring = function(self) return self:describe() end
   C.__len = parent.__len
@@ -196,9 +201,10 @@ function Module:children() return seconds(self:named_children()) end
 --- A tensor that belongs to the module without being trained. persistent false: not in state dicts.
 function Module:register_buffer(name, t, persistent)
   if t ~= nil and not is_tensor(t) then fault.raise("register_buffer", "argument 2: expected a tensor, got %s", fault.describe(t)) end
-  if rawget(self, name) ~= nil and self._buffers[name] == nil then fault.raise("register_buffer", "the field %q exists already", name) end
+  if rawget(fields_of(self), name) ~= nil and self._buffers[name] == nil then fault.raise("register_buffer", "the field %q exists already", name) end
   self._buffers[name] = persistent ~= false
-  new_field(self, name, t)
+  new_field(fields_of(self), name, t)
+  core.changed()
   self._buffers[name] = persistent ~= false
 end
 
@@ -217,15 +223,21 @@ Module.register_module = Module.add_module
 
 local function add_hook(self, which, fn, what)
   if type(fn) ~= "function" then fault.raise(what, "argument 1: expected a function, got %s", fault.describe(fn)) end
-  self._hooked = self._hooked or { before = {}, after = {} }
-  local list, hook = self._hooked[which], { fn = fn }
-  list[#list + 1] = hook
-  return { remove = function()
-    for i, h in ipairs(list) do
-      if h == hook then table.remove(list, i) break end
-    end
-    if self._hooked and #self._hooked.before + #self._hooked.after == 0 then self._hooked = false end
-  end }
+  local hook = { fn = fn }
+  local function with(list, new) -- lists are made anew, so that who watches the module sees it
+    local out = {}
+    for _, h in ipairs(list or {}) do if h ~= hook then out[#out + 1] = h end end
+    out[#out + 1] = new
+    return out
+  end
+  local function put(new)
+    local now = self._hooked or {}
+    local before = which == "before" and with(now.before, new) or now.before or {}
+    local after = which == "after" and with(now.after, new) or now.after or {}
+    self._hooked = #before + #after > 0 and { before = before, after = after } or false
+  end
+  put(hook)
+  return { remove = function() put(nil) end }
 end
 
 --- fn(module, args, results…) after forward; what it returns (if anything) takes the results' place. handle:remove() ends it.
@@ -368,11 +380,11 @@ function Module:clone()
       made[v] = t
       return t
     end
-    if type(v) ~= "table" or (getmetatable(v) ~= nil and not is_module(v)) then return v end
+    if type(v) ~= "table" or (watch.class(v) ~= nil and not is_module(v)) then return v end
     local out = {}
     made[v] = out
-    for k, x in next, v do rawset(out, k, copy(x)) end
-    return setmetatable(out, getmetatable(v))
+    for k, x in next, fields_of(v) do rawset(out, k, copy(x)) end
+    return setmetatable(out, watch.class(v))
   end
   return copy(self)
 end

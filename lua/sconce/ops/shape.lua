@@ -141,10 +141,11 @@ local function tensor_split(what, x, sections, d)
   if is_tensor(sections) then
     if sections.dtype ~= "int64" then fault.raise(what, "expected an int64 tensor of split points, got %s", sections.dtype) end
     if sections:dim() > 1 then fault.raise(what, "expected a number or a list of split points") end
-    if core.is_symbolic(sections) then
+    local values = core.is_symbolic(sections) and require("sconce.compile").values_of(sections)
+    if core.is_symbolic(sections) and not values then
       fault.raise(what, "split points that a graph computes would make sizes that depend on data; give a list of numbers")
     end
-    sections = sections:totable()
+    sections = values or sections:totable()
   end
   local n, out = size_at(what, x, d), {}
   if type(sections) == "number" then

@@ -5,7 +5,7 @@ local base = require "sconce.optim.optimizer"
 local Adagrad = base.class("Adagrad", { { "lr", 1e-2 }, { "lr_decay", 0 }, { "weight_decay", 0 }, { "initial_accumulator_value", 0 },
   { "eps", 1e-10 }, { "maximize:boolean", false } }, function(g, raise)
   base.check.from_zero(g, raise, "lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps")
-end)
+end, { "lr", "lr_decay", "weight_decay", "eps" })
 
 local step = sc.core.ops.adagrad_step_
 
@@ -18,7 +18,7 @@ function Adagrad:begin()
   end
 end
 
-function Adagrad:update(group)
+function Adagrad:update(group, hyper)
   local params, states = group.params, self.state
   for i = 1, #params do
     local p = params[i]
@@ -29,7 +29,7 @@ function Adagrad:update(group)
           sum = sc.core.untraced(sc.core.ops.full, p.shape, group.initial_accumulator_value + 0.0, p.dtype) }
       end
       local s = states[p]
-      step(p, g, s.sum, s.step, group.lr, group.lr_decay, group.weight_decay, group.eps, group.maximize)
+      step(p, g, s.sum, s.step, group.lr, group.lr_decay, group.weight_decay, group.eps, group.maximize, hyper)
     end
   end
 end

@@ -12,9 +12,9 @@ local function adam(name, decay, decoupled)
     { "amsgrad:boolean", false }, { "maximize:boolean", false } }, function(g, raise)
     base.check.from_zero(g, raise, "lr", "eps", "weight_decay")
     base.check.betas(g, raise)
-  end)
+  end, { "lr", "betas", "betas", "eps", "weight_decay" })
 
-  function Adam:update(group)
+  function Adam:update(group, hyper)
     local params, lr, b1, b2, eps = group.params, group.lr, group.betas[1], group.betas[2], group.eps
     local wd, maximize, states = group.weight_decay, group.maximize, self.state
     for i = 1, #params do
@@ -26,7 +26,7 @@ local function adam(name, decay, decoupled)
           s = { step = counter(), exp_avg = zeros(p), exp_avg_sq = zeros(p), max_exp_avg_sq = group.amsgrad and zeros(p) or nil }
           states[p] = s
         end
-        step(p, g, s.exp_avg, s.exp_avg_sq, s.max_exp_avg_sq, s.step, lr, b1, b2, eps, wd, decoupled, maximize)
+        step(p, g, s.exp_avg, s.exp_avg_sq, s.max_exp_avg_sq, s.step, lr, b1, b2, eps, wd, decoupled, maximize, hyper)
       end
     end
   end

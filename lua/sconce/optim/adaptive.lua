@@ -6,10 +6,10 @@ local base = require "sconce.optim.optimizer"
 
 local ops, zeros, counter = sc.core.ops, base.Optimizer.zeros, base.Optimizer.counter
 
---- A class whose states are made by `make(p)` and whose step is `step(p, g, state, group)`.
-local function adaptive(name, params, check, make, step)
-  local C = base.class(name, params, check)
-  function C:update(group)
+--- A class whose states are made by `make(p)` and whose step is `step(p, g, state, group, hyper)`; check, hyper: as of base.class.
+local function adaptive(name, params, check, hyper, make, step)
+  local C = base.class(name, params, check, hyper)
+  function C:update(group, hyper_now)
     local list, states = group.params, self.state
     for i = 1, #list do
       local p = list[i]
@@ -17,7 +17,7 @@ local function adaptive(name, params, check, make, step)
       if g then
         local s = states[p]
         if not s then s = make(p) states[p] = s end
-        step(p, g, s, group)
+        step(p, g, s, group, hyper_now)
       end
     end
   end
@@ -30,35 +30,38 @@ local function betas(g, raise)
 end
 local function moments(p) return { step = counter(), exp_avg = zeros(p), exp_avg_sq = zeros(p) } end
 
+local ADAM = { "lr", "betas", "betas", "eps", "weight_decay" }
+
 local Adadelta = adaptive("Adadelta", { { "lr", 1.0 }, { "rho", 0.9 }, { "eps", 1e-6 }, { "weight_decay", 0 }, { "maximize:boolean",
   false } },
   function(g, raise)
     base.check.from_zero(g, raise, "lr", "eps", "weight_decay", "rho")
     if g.rho > 1 then raise("rho: expected a number from 0 to 1, got %s", tostring(g.rho)) end
-  end,
+  end, { "lr", "rho", "eps", "weight_decay" },
   function(p) return { square_avg = zeros(p), acc_delta = zeros(p) } end,
-  function(p, g, s, o) ops.adadelta_step_(p, g, s.square_avg, s.acc_delta, o.lr, o.rho, o.eps, o.weight_decay, o.maximize) end)
+  function(p, g, s, o, h) ops.adadelta_step_(p, g, s.square_avg, s.acc_delta, o.lr, o.rho, o.eps, o.weight_decay, o.maximize, h) end)
 
 local Adamax = adaptive("Adamax", { { "lr", 2e-3 }, { "betas:table", { 0.9, 0.999 } }, { "eps", 1e-8 }, { "weight_decay", 0 },
-  { "maximize:boolean", false } }, betas,
+  { "maximize:boolean", false } }, betas, ADAM,
   function(p) return { step = counter(), exp_avg = zeros(p), exp_inf = zeros(p) } end,
-  function(p, g, s, o)
-    ops.adamax_step_(p, g, s.exp_avg, s.exp_inf, s.step, o.lr, o.betas[1], o.betas[2], o.eps, o.weight_decay, o.maximize)
+  function(p, g, s, o, h)
+    ops.adamax_step_(p, g, s.exp_avg, s.exp_inf, s.step, o.lr, o.betas[1], o.betas[2], o.eps, o.weight_decay, o.maximize, h)
   end)
 
 local NAdam = adaptive("NAdam", { { "lr", 2e-3 }, { "betas:table", { 0.9, 0.999 } }, { "eps", 1e-8 }, { "weight_decay", 0 },
   { "momentum_decay", 4e-3 }, { "decoupled_weight_decay:boolean", false }, { "maximize:boolean", false } },
-  function(g, raise) betas(g, raise) base.check.from_zero(g, raise, "momentum_decay") end, moments,
-  function(p, g, s, o)
+  function(g, raise) betas(g, raise) base.check.from_zero(g, raise, "momentum_decay") end,
+  { "lr", "betas", "betas", "eps", "weight_decay", "momentum_decay" }, moments,
+  function(p, g, s, o, h)
     ops.nadam_step_(p, g, s.exp_avg, s.exp_avg_sq, s.step, o.lr, o.betas[1], o.betas[2], o.eps, o.weight_decay, o.momentum_decay,
-      o.decoupled_weight_decay, o.maximize)
+      o.decoupled_weight_decay, o.maximize, h)
   end)
 
 local RAdam = adaptive("RAdam", { { "lr", 1e-3 }, { "betas:table", { 0.9, 0.999 } }, { "eps", 1e-8 }, { "weight_decay", 0 },
-  { "decoupled_weight_decay:boolean", false }, { "maximize:boolean", false } }, betas, moments,
-  function(p, g, s, o)
+  { "decoupled_weight_decay:boolean", false }, { "maximize:boolean", false } }, betas, ADAM, moments,
+  function(p, g, s, o, h)
     ops.radam_step_(p, g, s.exp_avg, s.exp_avg_sq, s.step, o.lr, o.betas[1], o.betas[2], o.eps, o.weight_decay, o.decoupled_weight_decay,
-      o.maximize)
+      o.maximize, h)
   end)
 
 return { Adadelta = Adadelta, Adamax = Adamax, NAdam = NAdam, RAdam = RAdam }

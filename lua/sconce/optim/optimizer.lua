@@ -4,21 +4,23 @@
 --- parameter's first gradient and live in `self.state[p]`; a parameter without a gradient is passed over, and so is its state.
 local sc = require "sconce"
 local fault = require "sconce.fault"
+local watch = require "sconce.watch"
 local core = sc.core
 
-local Optimizer = { __name = "Optimizer" }
+local Optimizer = { __name = "Optimizer", _optimizer = true }
 Optimizer.__index = Optimizer
 
 --- A class of optimisers. params: see fault.reader; they follow the parameters, in PyTorch's order.
 ---@param name string
 ---@param params table
 ---@param check? fun(group: table, raise: fun(text: string, ...))  # refuses values out of range
+---@param hyper? string[]  # the numbers among them, in the order of the op's attributes ("betas" twice): see `hyper_of`
 ---@return table
-local function class(name, params, check)
+local function class(name, params, check, hyper)
   local C = setmetatable({ __name = name }, { __index = Optimizer })
   C.__index = C
   C.__tostring = function(self) return self:describe() end
-  C.read, C.check, C.names = fault.reader(name, params, "params"), check, {}
+  C.read, C.check, C.names, C.hyper = fault.reader(name, params, "params"), check, {}, hyper
   for i, p in ipairs(params) do C.names[i] = (type(p) == "table" and p[1] or p):match("^[%w_]+") end
   getmetatable(C).__call = function(_, parameters, ...)
     local self = setmetatable({ param_groups = {}, state = {} }, C)
@@ -102,6 +104,78 @@ function Optimizer:zero_grad(set_to_none)
   end
 end
 
+-- ---- hyperparameters of recorded steps
+--
+-- A recorded step reads them from a tensor that belongs to the group, so that a schedule can change them without a new trace. Groups
+-- are watched from then on, and a number that is written to one goes into its tensor.
+
+local cells = setmetatable({}, { __mode = "k" }) -- group -> its tensor
+local STRUCTURE = { momentum = true } -- whether it is 0 decides what is recorded
+
+local function numbers_of(names, group, key, value)
+  local list, at = {}, 0
+  for i, name in ipairs(names) do
+    local v = group[name]
+    if name == key then v = value end
+    if type(v) == "table" then at, v = at + 1, v[at + 1] end
+    list[i] = v
+  end
+  return list
+end
+
+--- What the group's guard looks at (see csrc/lua/guard.c): parameters, switches, and whether there is momentum.
+function Optimizer.counts_in_groups(self)
+  local counts = { true, params = true }
+  for _, name in ipairs(self.names) do counts[name] = true end
+  for _, name in ipairs(self.hyper or {}) do counts[name] = STRUCTURE[name] and "zero" or nil end
+  return counts
+end
+
+--- Watches a group, for compiled functions.
+function Optimizer.watch_group(self, group)
+  local names, is_number = self.hyper or {}, {}
+  for _, name in ipairs(names) do is_number[name] = true end
+  watch.watch(group, function(key, value, old)
+    if not is_number[key] then return key ~= "params" and self.defaults[key] == nil end
+    if core.is_tracing() then
+      fault.raise(self.__name, "%s is set while the function that takes the step is traced, so it would be set only once; "
+        .. "set it, or step its scheduler, outside", key)
+    end
+    local cell = cells[group]
+    for i, v in ipairs(cell and numbers_of(names, group, key, value) or {}) do core.poke(cell, i, core.is_tensor(v) and v:item() or v) end
+    return not STRUCTURE[key] or (value == 0) == (old == 0)
+  end)
+end
+
+--- The group's numbers as a tensor, in the order of the op's attributes. Rates that are tensors themselves are read when the step runs.
+function Optimizer:hyper_of(group)
+  local list, any = numbers_of(self.hyper, group), false
+  for _, v in ipairs(list) do any = any or core.is_tensor(v) end
+  if any then
+    for i, v in ipairs(list) do
+      list[i] = core.is_tensor(v) and v:detach():to("float64"):reshape { 1 } or core.untraced(core.ops.full, { 1 }, v + 0.0, "float64")
+    end
+    return core.ops.cat(list, 1)
+  end
+  if not cells[group] then
+    self:watch_group(group)
+    cells[group] = core.untraced(core.tensor, list, "float64")
+  end
+  return cells[group]
+end
+
+--- Whether a step now would be recorded: in a trace, or into a graph that is built by hand.
+local function is_recorded(groups)
+  if core.is_tracing() then return true end
+  for i = 1, #groups do
+    for _, p in ipairs(groups[i].params) do
+      local g = p.grad
+      if g then return core.is_symbolic(g) end
+    end
+  end
+  return false
+end
+
 --- One update of every parameter that has a gradient. closure, if given, is called first with gradients on; its result is returned.
 ---@param closure? fun(): any
 function Optimizer:step(closure)
@@ -110,7 +184,8 @@ function Optimizer:step(closure)
   if closure then loss = sc.enable_grad(closure) end
   local _ <close> = core.grad_block(false)
   local groups = self.param_groups
-  for i = 1, #groups do self:update(groups[i]) end
+  local recorded = self.hyper and is_recorded(groups)
+  for i = 1, #groups do self:update(groups[i], recorded and self:hyper_of(groups[i]) or nil) end
   return loss
 end
 
@@ -128,7 +203,9 @@ function Optimizer:state_dict()
   local out, n = { state = {}, param_groups = {} }, 0
   for i, group in ipairs(self.param_groups) do
     local g = { params = {} }
-    for k, v in pairs(group) do if k ~= "params" then g[k] = v end end
+    for k, v in pairs(group) do
+      if k ~= "params" then g[k] = type(v) == "table" and table.move(v, 1, #v, 1, {}) or v end
+    end
     for j, p in ipairs(group.params) do
       n = n + 1
       g.params[j] = n

@@ -7,12 +7,12 @@ local base = require "sconce.optim.optimizer"
 local RMSprop = base.class("RMSprop", { { "lr", 1e-2 }, { "alpha", 0.99 }, { "eps", 1e-8 }, { "weight_decay", 0 }, { "momentum", 0 },
   { "centered:boolean", false }, { "maximize:boolean", false } }, function(g, raise)
   base.check.from_zero(g, raise, "lr", "alpha", "eps", "weight_decay", "momentum")
-end)
+end, { "lr", "alpha", "eps", "weight_decay", "momentum" })
 
 local step = sc.core.ops.rmsprop_step_
 local zeros = base.Optimizer.zeros
 
-function RMSprop:update(group)
+function RMSprop:update(group, hyper)
   local params, states = group.params, self.state
   for i = 1, #params do
     local p = params[i]
@@ -25,7 +25,7 @@ function RMSprop:update(group)
         states[p] = s
       end
       step(p, g, s.square_avg, s.momentum_buffer, s.grad_avg, group.lr, group.alpha, group.eps, group.weight_decay, group.momentum,
-        group.maximize)
+        group.maximize, hyper)
     end
   end
 end

@@ -7,11 +7,11 @@ local SGD = base.class("SGD", { "lr", { "momentum", 0 }, { "dampening", 0 }, { "
   { "maximize:boolean", false } }, function(g, raise)
   base.check.from_zero(g, raise, "lr", "momentum", "weight_decay")
   if g.nesterov and (g.momentum <= 0 or g.dampening ~= 0) then raise("nesterov needs a momentum and no dampening") end
-end)
+end, { "lr", "momentum", "dampening", "weight_decay" })
 
 local step = sc.core.ops.sgd_step_
 
-function SGD:update(group)
+function SGD:update(group, hyper)
   local params, lr, momentum, dampening = group.params, group.lr, group.momentum, group.dampening
   local decay, nesterov, maximize = group.weight_decay, group.nesterov, group.maximize
   for i = 1, #params do
@@ -19,7 +19,7 @@ function SGD:update(group)
     local g = p.grad
     if g then
       if momentum == 0 then
-        step(p, g, nil, lr, 0, 0, decay, false, maximize)
+        step(p, g, nil, lr, 0, 0, decay, false, maximize, false, hyper)
       else
         local state = self.state[p]
         local first = not state -- a buffer of zeros does as well, unless gradients are dampened; a trace would be of a first step for ever
@@ -30,7 +30,7 @@ function SGD:update(group)
           state = { momentum_buffer = base.Optimizer.zeros(p) }
           self.state[p] = state
         end
-        step(p, g, state.momentum_buffer, lr, momentum, dampening, decay, nesterov, maximize, first and dampening ~= 0)
+        step(p, g, state.momentum_buffer, lr, momentum, dampening, decay, nesterov, maximize, first and dampening ~= 0, hyper)
       end
     end
   end

@@ -1,0 +1,293 @@
+--- What a compiled function captures: what is guarded, what never retraces, what is refused.
+local sc = require "sconce"
+local nn, F, optim = sc.nn, sc.functional, sc.optim
+
+local function traces(f) return #f:runs() end
+
+--- Calls f and gives an error's text, or nil.
+local function refusal(f, ...)
+  local ok, err = pcall(f, ...)
+  return not ok and err or nil
+end
+
+local Net = nn.class("CaptureNet")
+local factor = 2.0
+function Net:init()
+  self.fc = nn.Linear(4, 8)
+  self.drop = nn.Dropout(0.5)
+  self.blocks = nn.ModuleList { nn.Linear(8, 8), nn.Linear(8, 3) }
+  self.sizes = { 1, 2 }
+  self.p = 0.25
+end
+function Net:forward(x)
+  x = self.drop(self.fc(x))
+  for _, block in ipairs(self.blocks) do x = block(x):tanh() end
+  return x * self.p * factor * self.sizes[2]
+end
+
+local x, t = sc.randn(5, 4), sc.tensor { 1, 2, 3, 1, 2 }
+
+local function trainer(net, opt)
+  return function(a, b)
+    opt:zero_grad()
+    local loss = F.cross_entropy(net(a), b)
+    loss:backward()
+    opt:step()
+    return loss
+  end
+end
+
+describe("a capture", function()
+  local net = Net():eval()
+  local f = sc.compile(function(a) return net(a) end)
+  local CHANGES = {
+    { "a mode", function() net.fc:train() end, "field 'net.fc.training' was false and is true" },
+    { "a number in a field", function() net.p = 0.5 end, "field 'net.p' was 0.25 and is 0.5" },
+    { "a number that a method captures", function() factor = 3.0 end, "upvalue 'factor' was 2.0 and is 3.0" },
+    { "a number in a table in a field", function() net.sizes[2] = 5 end, "field 'net.sizes[2]' was 2 and is 5" },
+    { "a layer put in another's place", function() net.fc = nn.Linear(4, 8) end, "field 'net.fc' was a Linear and is another" },
+    { "a layer of a list", function() net.blocks[1] = nn.Linear(8, 8) end, "field 'net.blocks[1]' was a Linear and is another" },
+    { "a layer appended", function() net.blocks:append(nn.Linear(3, 3)) end, "net.blocks" },
+    { "a parameter", function() net.fc.weight = nn.Parameter(sc.ones(8, 4)) end, "net.fc.weight" },
+    { "a hook", function() net.fc:register_forward_hook(function(_, _, y) return y * 2.0 end) end, "_hooked" },
+    { "a wish for gradients", function() net.fc.bias.requires_grad = false end, "asks for gradients now, or no longer" },
+  }
+  for _, case in ipairs(CHANGES) do
+    it("that has changed makes one more trace, with the same numbers as the function: " .. case[1], function()
+      f(x)
+      local before = traces(f)
+      case[2]()
+      assert.same(net(x):totable(), f(x):totable())
+      f(x)
+      assert.equal(before + 1, traces(f))
+      assert.truthy(f:explain():find(case[3], 1, true), f:explain())
+    end)
+  end
+
+  it("that is as it was again finds its trace", function()
+    local layer = nn.Dropout(0.5)
+    local g = sc.compile(function(a) return layer(a) end)
+    for _ = 1, 3 do
+      layer:train()
+      assert.is_true(g(sc.ones(1000)):eq(0.0):any():item())
+      layer:eval()
+      assert.is_false(g(sc.ones(1000)):eq(0.0):any():item())
+    end
+    assert.equal(2, traces(g))
+  end)
+
+  it("follows a module to another dtype", function()
+    local layer = nn.Linear(2, 2)
+    local g = sc.compile(function(a) return layer(a) end)
+    g(sc.ones(1, 2))
+    layer:double()
+    assert.equal("float64", g(sc.ones({ 1, 2 }, { dtype = "float64" })).dtype)
+    assert.truthy(refusal(g, sc.ones(1, 2)))
+  end)
+
+  it("stays a module: printed, walked, saved, copied, extended", function()
+    local list = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+    local before, shown = list:state_dict(), tostring(list)
+    sc.compile(function(a) return list(a) end)(sc.ones(1, 2))
+    assert.equal(shown, tostring(list))
+    assert.equal(2, #list:parameters())
+    assert.equal(2, list:len())
+    assert.same(before["0.weight"]:totable(), list:state_dict()["0.weight"]:totable())
+    local copy = list:clone()
+    list:append(nn.Linear(3, 1)):insert(1, nn.Identity())
+    assert.same({ 4, 2 }, { list:len(), copy:len() })
+    assert.same({ 1, 1 }, list(sc.ones(1, 2)).shape)
+    local names = {}
+    for k in pairs(copy) do names[k] = true end
+    assert.is_true(names[1] and names[2])
+    local loaded = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+    loaded:load_state_dict(copy:state_dict())
+    assert.same(copy(sc.ones(1, 2)):totable(), loaded(sc.ones(1, 2)):totable())
+  end)
+end)
+
+describe("an optimiser's numbers", function()
+  local RULES = {
+    SGD = { lr = 0.1, momentum = 0.9, weight_decay = 0.01 }, Adam = { lr = 0.01 }, AdamW = { lr = 0.01 }, RMSprop = { lr = 0.01, momentum = 0.5 },
+    Adagrad = { lr = 0.1, lr_decay = 0.1 }, Adadelta = { lr = 1.0 }, Adamax = { lr = 0.01 }, NAdam = { lr = 0.01 }, RAdam = { lr = 0.01 },
+  }
+  for name, options in pairs(RULES) do
+    it("may change at every step: one trace, the same bits as eager: " .. name, function()
+      local function run(compiled)
+        sc.manual_seed(5)
+        local net = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
+        local opt = optim[name](net:parameters(), options)
+        local schedule = optim.lr_scheduler.ExponentialLR(opt, 0.8)
+        local fn = trainer(net, opt)
+        local step = compiled and sc.compile(fn, { passes = 0 }) or fn
+        for i = 1, 6 do
+          step(x, t)
+          schedule:step()
+          local group = opt.param_groups[1]
+          if i == 2 then group.weight_decay = 0.05 end
+          if i == 3 and group.betas then group.betas = { 0.8, 0.99 } end
+          if i == 4 and group.eps then group.eps = 1e-3 end
+        end
+        return net:state_dict(), compiled and traces(step), opt:state_dict()
+      end
+      local eager, _, eager_state = run(false)
+      local static, n, static_state = run(true)
+      assert.equal(1, n)
+      for key, v in pairs(eager) do assert.equal(v:tostring_bytes(), static[key]:tostring_bytes(), key) end
+      assert.same(eager_state.param_groups, static_state.param_groups)
+    end)
+  end
+
+  it("are part of the trace where they decide what is recorded; so are groups and loaded states", function()
+    local net = nn.Linear(4, 3)
+    local opt = optim.SGD(net:parameters(), { lr = 0.1 })
+    local step = sc.compile(trainer(net, opt))
+    step(x, t)
+    opt.param_groups[1].momentum = 0.9
+    step(x, t)
+    assert.equal(2, traces(step))
+    opt.param_groups[1].momentum = 0.8
+    step(x, t)
+    assert.equal(2, traces(step))
+    local extra = nn.Parameter(sc.ones(3))
+    opt:add_param_group { params = { extra }, lr = 1.0 }
+    step(x, t)
+    assert.equal(3, traces(step))
+    opt:load_state_dict(opt:state_dict())
+    step(x, t)
+    assert.equal(4, traces(step))
+    assert.truthy(step:explain():find("opt.state", 1, true))
+  end)
+
+  it("cannot be set by the function itself", function()
+    local net = nn.Linear(4, 3)
+    local opt = optim.SGD(net:parameters(), { lr = 0.1 })
+    local schedule = optim.lr_scheduler.StepLR(opt, { step_size = 1 })
+    local fn = trainer(net, opt)
+    local err = refusal(sc.compile(function(a, b)
+      local loss = fn(a, b)
+      schedule:step()
+      return loss
+    end), x, t)
+    assert.truthy(err and err:find("lr is set while the function", 1, true), err)
+    assert.equal(0.1, opt.param_groups[1].lr)
+  end)
+
+  it("reach a step that is built by hand", function()
+    local w = sc.tensor({ 1.0, 1.0 }, { requires_grad = true })
+    local opt = optim.SGD({ w }, { lr = 0.5 })
+    local g = sc.graph()
+    local loss = (g:input("v", { 2 }) * w):sum()
+    loss:backward()
+    opt:step()
+    g:output("loss", loss)
+    local run = g:compile()
+    run { v = sc.tensor { 1.0, 2.0 } }
+    assert.same({ 0.5, 0.0 }, w:totable())
+    opt.param_groups[1].lr = 1.0
+    run { v = sc.tensor { 1.0, 2.0 } }
+    assert.same({ -0.5, -2.0 }, w:totable())
+  end)
+end)
+
+describe("what a compiled function must not do", function()
+  it("is to keep what it computes outside: upvalues and fields stay as they were", function()
+    local kept, holder, net = sc.zeros(2), {}, nn.Linear(2, 2)
+    local CASES = {
+      { "upvalue 'kept'", function(a) kept = a + 1.0 return a end },
+      { "field 'holder.h'", function(a) holder.h = a * 2.0 return a end },
+      { "field 'net.last'", function(a) net.last = net(a) return a end },
+    }
+    for _, case in ipairs(CASES) do
+      local err = refusal(sc.compile(case[2]), sc.ones(1, 2))
+      assert.truthy(err and err:find("capture_spec.lua:%d+: compile: .*" .. case[1]), err)
+    end
+    assert.same({ 0.0, 0.0 }, kept:totable())
+    assert.is_nil(holder.h)
+    assert.is_nil(net.last)
+  end)
+
+  it("is to compute with a number that it changes; a mere count is allowed", function()
+    local n, calls = 1, 0
+    local err = refusal(sc.compile(function(a) n = n + 1 return a * n end), sc.ones(2))
+    assert.truthy(err and err:find("changes upvalue 'n' (from 1 to 2)", 1, true), err)
+    assert.equal(1, n)
+    local f = sc.compile(function(a) calls = calls + 1 return a * 2.0 end)
+    for _ = 1, 3 do assert.same({ 2.0 }, f(sc.ones(1)):totable()) end
+    assert.equal(1, calls)
+    calls = 0
+    f(sc.ones(1))
+    assert.equal(0, calls)
+  end)
+
+  it("is to capture more than can be watched, unless it is declared constant", function()
+    local words = {}
+    for i = 1, 3000 do words[i] = i end
+    local f = sc.compile(function(a) return a * words[3] end)
+    local err = refusal(f, sc.ones(1))
+    assert.truthy(err and err:find("upvalue 'words' has over 1000 fields; sc.constant(words)", 1, true), err)
+    sc.constant(words)
+    assert.same({ 3.0 }, f(sc.ones(1)):totable())
+    local keys = 0
+    for _ in pairs(words) do keys = keys + 1 end
+    assert.equal(3000, keys)
+  end)
+
+  it("is to yield, raise or be traced without end; afterwards all is usable", function()
+    local n = 2.0
+    local yields = sc.compile(function(a) coroutine.yield() return a end)
+    local err = refusal(coroutine.wrap(function() yields(sc.ones(1)) end))
+    assert.truthy(err and err:find("the function yields while it is traced", 1, true), err)
+    local raises = sc.compile(function(a) if n == 2.0 then error({ code = 7 }) end return a * n end)
+    local ok, value = pcall(raises, sc.ones(1))
+    assert.is_false(ok)
+    assert.equal(7, value.code)
+    assert.is_false(sc.core.is_tracing())
+    n = 3.0
+    assert.same({ 3.0 }, raises(sc.ones(1)):totable())
+    local endless = sc.compile(function(a, k) return a * k end, { limit = 5 })
+    for k = 1, 5 do endless(sc.ones(1), k) end
+    err = refusal(endless, sc.ones(1), 6)
+    assert.truthy(err and err:find("traced 5 times", 1, true) and err:find("argument 2 was 5 and is 6", 1, true), err)
+    assert.same({ 4.0 }, endless(sc.ones(1), 4):totable())
+  end)
+end)
+
+describe("compiled functions", function()
+  it("call each other and themselves, and see what the inner one captures", function()
+    local k = 2.0
+    local inner = sc.compile(function(a) return a * k end)
+    local outer = sc.compile(function(a) return inner(a) + 1.0 end)
+    assert.same({ 3.0 }, outer(sc.ones(1)):totable())
+    k = 5.0
+    assert.same({ 6.0 }, outer(sc.ones(1)):totable())
+    local power
+    power = sc.compile(function(a, n) return n == 0 and a or power(a, n - 1) * 2.0 end)
+    assert.same({ 8.0 }, power(sc.ones(1), 3):totable())
+    assert.equal(1, #power:runs())
+  end)
+
+  it("take a tensor whose values decide sizes by value", function()
+    local f = sc.compile(function(a, points) return table.unpack(a:tensor_split(points)) end)
+    local v = sc.arange(6.0)
+    for _, points in ipairs { { 3 }, { 5 }, { 3 } } do
+      local a, b = f(v, sc.tensor(points))
+      assert.same({ points[1] - 1, 7 - points[1] }, { a:numel(), b:numel() })
+    end
+    assert.equal(2, #f:runs())
+  end)
+
+  it("ask nothing of Lua where nothing changed: as many bytes at the end of many calls as at the beginning", function()
+    local a, b, c, d, e, g, h, i = sc.ones(2), sc.ones(2), 1.5, true, "relu", 3, { x = 1.0 }, nn.Linear(2, 2):requires_grad_(false)
+    local f = sc.compile(function(v) return d and e == "relu" and i(v * c + a + b * g * h.x):sum() end)
+    f(sc.ones(1, 2))
+    local v = sc.ones(1, 2)
+    collectgarbage()
+    collectgarbage("stop")
+    local before = collectgarbage("count")
+    for _ = 1, 100 do f(v) end
+    local each = (collectgarbage("count") - before) * 1024 / 100
+    collectgarbage("restart")
+    assert.is_true(each < 120, each) -- the box of the result
+  end)
+end)
