@@ -461,8 +461,8 @@ end
 
 --- A function that is traced into a static graph and run from it.
 ---@param fn function  # of tensors, numbers, strings, booleans; returns tensors, tables of them, or other values (kept as they were)
----@param options? { keep_grads?: boolean, passes?: any, exact?: boolean, limit?: integer }  # passes: names of those that are on, { name = false } for those that
----  are off; exact: none that may change rounding; limit: the most traces, 64
+---@param options? { keep_grads?: boolean, passes?: any, exact?: boolean, limit?: integer }  # passes: names of those that are on,
+---  { name = false } for those that are off; exact: none that may change rounding; limit: the most traces, 64
 function compile.compile(fn, options)
   if type(fn) ~= "function" then fault.raise("compile", "argument 1: expected a function, got %s", fault.describe(fn)) end
   check_options(options)
