@@ -220,6 +220,8 @@ SC_API void sc_graph_release(sc_graph *g);                                      
 SC_API sc_status sc_graph_size(sc_graph *g, const char *name, int64_t *out);
 SC_API sc_status sc_graph_input(sc_graph *g, const char *name, sc_dtype dtype, int ndim, const int64_t *shape, sc_tensor **out); /* new, symbolic */
 SC_API sc_status sc_graph_output(sc_graph *g, const char *name, sc_tensor *t);         /* borrows t */
+/* new: a graph that sconce has saved (from Lua: g:save), whole: a training graph goes on training. Other ONNX files are refused. */
+SC_API sc_status sc_graph_load(sc_context *ctx, const char *path, sc_graph **out);
 /* Node by node as recorded, nothing optimised: the reference that runs are compared with. Without named sizes only.
 ** in: one tensor per input, in order of definition. out: new, one per output. */
 SC_API sc_status sc_graph_run(sc_graph *g, sc_tensor *const *in, int n_in, sc_tensor **out, int n_out);

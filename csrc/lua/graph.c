@@ -1,5 +1,7 @@
 /* Graphs and plans from Lua. The objects people see (graph, run, session, compiled function) are made of these in lua/sconce/graph.lua
 ** and compile.lua. */
+#include "../graph/control.h"
+
 #include "compiled.h"
 
 #include <stdio.h>
@@ -180,14 +182,17 @@ static void push_sizes(lua_State *L, const int64_t *v, int n) {
   for (int i = 0; i < n; i++) { lua_pushinteger(L, v[i]); lua_rawseti(L, -2, i + 1); }
 }
 
-/* { kind =, dtype =, shape =, view =, root =, name =, tensor =, number = } */
+/* { kind =, dtype =, shape =, stride =, root =, offset = bytes, node =, name =, tensor =, number = } */
 static void push_value(lua_State *L, binding *b, const sc_value *v) {
   static const char *const KINDS[] = {"input", "capture", "result"};
-  lua_createtable(L, 0, 8);
+  lua_createtable(L, 0, 10);
   lua_pushstring(L, KINDS[v->kind]); lua_setfield(L, -2, "kind");
   lua_pushstring(L, sc_dtype_name((sc_dtype)v->dtype)); lua_setfield(L, -2, "dtype");
   push_sizes(L, v->dim, v->ndim); lua_setfield(L, -2, "shape");
+  push_sizes(L, v->dim + v->ndim, v->ndim); lua_setfield(L, -2, "stride");
   lua_pushinteger(L, v->root + 1); lua_setfield(L, -2, "root");
+  lua_pushinteger(L, v->offset); lua_setfield(L, -2, "offset");
+  lua_pushinteger(L, v->node + 1); lua_setfield(L, -2, "node");
   if (v->name) { lua_pushstring(L, v->name); lua_setfield(L, -2, "name"); }
   if (!v->captured) return;
   sc__push_tensor(L, b, sc_tensor_retain(v->captured));
@@ -195,6 +200,29 @@ static void push_value(lua_State *L, binding *b, const sc_value *v) {
   if (!(v->captured->flags & SC_T_WRAPPED)) return;
   sc__push_scalar(L, (sc_dtype)v->dtype, v->captured->data);
   lua_setfield(L, -2, "number");
+}
+
+/* { kind =, graphs =, id =, carry =, x =, dy =, rounds =, reverse =, keep =, replay =, random = } of a control node, in its table */
+static void push_program(lua_State *L, const sc_graph_node *n) {
+  static const char *const KINDS[] = {"cond", "while", "scan", "while_backward"};
+  const sc_control *c = NULL;
+  for (int i = 0; i < n->op->n_attr; i++) if (n->attr[i].kind == SC_ATTR_GRAPH) c = n->attr[i].p;
+  if (!c) return;
+  const struct { const char *name; int64_t n; } NUMBERS[] = {{"carry", c->n_carry}, {"x", c->n_x}, {"dy", c->n_dy}, {"rounds", c->rounds}, {"id", (intptr_t)c}};
+  const struct { const char *name; bool on; } FLAGS[] = {{"reverse", c->reverse}, {"keep", c->keep}, {"replay", c->replay}, {"random", c->random}};
+  lua_createtable(L, 0, 12);
+  lua_pushstring(L, KINDS[c->kind]); lua_setfield(L, -2, "kind");
+  for (int i = 0; i < SC_COUNT(NUMBERS); i++) { lua_pushinteger(L, NUMBERS[i].n); lua_setfield(L, -2, NUMBERS[i].name); }
+  for (int i = 0; i < SC_COUNT(FLAGS); i++) { lua_pushboolean(L, FLAGS[i].on); lua_setfield(L, -2, FLAGS[i].name); }
+  lua_createtable(L, c->n_graphs, 0);
+  for (int i = 0; i < c->n_graphs; i++) { new_box(L)->g = sc__graph_retain(c->graph[i]); lua_rawseti(L, -2, i + 1); }
+  lua_setfield(L, -2, "graphs");
+  lua_setfield(L, -2, "program");
+}
+
+/* The parameter that operand i belongs to. */
+static const sc_param *operand_param(const sc_graph_node *n, int i) {
+  return &n->op->param[n->op->in_param[i < n->op->n_in ? i : n->op->n_in - 1]];
 }
 
 /* g:whole() -> { values =, nodes =, inputs =, outputs = }: attributes by name with dims and indices from 0, values by number */
@@ -209,7 +237,7 @@ static int graph_whole(lua_State *L) {
   lua_createtable(L, (int)g->n_nodes, 0);
   for (size_t k = 0; k < g->n_nodes; k++) {
     const sc_graph_node *n = &g->node[k];
-    lua_createtable(L, 0, 6);
+    lua_createtable(L, 0, 10);
     lua_pushstring(L, n->op->name); lua_setfield(L, -2, "op");
     lua_pushboolean(L, n->inplace); lua_setfield(L, -2, "inplace");
     lua_pushinteger(L, n->base); lua_setfield(L, -2, "base");
@@ -217,12 +245,18 @@ static int graph_whole(lua_State *L) {
     lua_createtable(L, n->n_in, 0);
     for (int i = 0; i < n->n_in; i++) { lua_pushinteger(L, n->in[i] + 1); lua_rawseti(L, -2, i + 1); }
     lua_setfield(L, -2, "ins");
+    lua_createtable(L, n->n_in, 0);
+    for (int i = 0; i < n->n_in; i++) { lua_pushstring(L, operand_param(n, i)->name); lua_rawseti(L, -2, i + 1); }
+    lua_setfield(L, -2, "params");
+    lua_pushinteger(L, n->op->def->writes | (uint32_t)n->inplace); lua_setfield(L, -2, "writes");
+    push_program(L, n);
     lua_createtable(L, n->n_out, 0);
     for (int i = 0; i < n->n_out; i++) { lua_pushinteger(L, n->out[i] + 1); lua_rawseti(L, -2, i + 1); }
     lua_setfield(L, -2, "outs");
     lua_createtable(L, 0, n->op->n_attr);
     for (int i = 0; i < n->op->n_attr; i++) { push_attr(L, &n->attr[i]); lua_setfield(L, -2, n->op->param[n->op->attr_param[i]].name); }
     lua_setfield(L, -2, "attr");
+    if (n->op->inplace && !(n->op->flags & SC_OP_INPLACE_ONLY)) { lua_pushlstring(L, n->op->name, strlen(n->op->name) - 1); lua_setfield(L, -2, "plain"); }
     lua_rawseti(L, -2, (lua_Integer)k + 1);
   }
   lua_setfield(L, -2, "nodes");

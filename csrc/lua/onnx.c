@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../formats/onnx.h"
+#include "../formats/model.h"
 
 enum { MOST_NESTED = 128 };
 
@@ -157,6 +157,31 @@ static int onnx_model(lua_State *L) {
   return 1;
 }
 
+/* core.onnx_graph(path) -> the graph as it was saved, whether there is training information; or nil and why the file's nodes count instead */
+static int onnx_graph(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc_source *s = open_source(L, b);
+  sc_model m;
+  const char *why;
+  sc_graph **out = sc__new_graph(L);
+  sc__check(L, b, sc__model_open(s, &m));
+  sc__check(L, b, sc__model_graph(&m, out, &why));
+  sc__source_done(s);
+  if (why) { lua_pushnil(L); lua_pushstring(L, why); } else lua_pushboolean(L, m.training != NULL);
+  return 2;
+}
+
+/* core.onnx_check(graph, training information or nil, text) -> the check number of a model, as text */
+static int onnx_check(lua_State *L) {
+  size_t g, t = 0, n;
+  const char *graph = luaL_checklstring(L, 1, &g), *training = luaL_optlstring(L, 2, NULL, &t), *text = luaL_checklstring(L, 3, &n);
+  char out[24];
+  snprintf(out, sizeof out, "%016llx", (unsigned long long)sc__model_check((const uint8_t *)graph, g, (const uint8_t *)training, t, (const uint8_t *)text, n));
+  lua_pushstring(L, out);
+  return 1;
+}
+
 /* core.onnx_tensor(path) -> the tensor of a file that holds one TensorProto, its name */
 static int onnx_tensor(lua_State *L) {
   binding *b = sc__binding(L);
@@ -222,7 +247,7 @@ static int onnx_dtype(lua_State *L) {
 }
 
 void sc__open_onnx(lua_State *L, binding *b) {
-  static const luaL_Reg FUNCTIONS[] = {{"onnx_model", onnx_model}, {"onnx_tensor", onnx_tensor}, {"onnx_write", onnx_write},
+  static const luaL_Reg FUNCTIONS[] = {{"onnx_model", onnx_model}, {"onnx_tensor", onnx_tensor}, {"onnx_graph", onnx_graph}, {"onnx_check", onnx_check}, {"onnx_write", onnx_write},
     {"onnx_code", onnx_code}, {"onnx_dtype", onnx_dtype}, {NULL, NULL}};
   (void)b;
   luaL_newmetatable(L, "sconce.source");

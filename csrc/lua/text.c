@@ -88,6 +88,15 @@ static int graph_name(lua_State *L) {
   return 0;
 }
 
+/* g:rebase(node, base): the index values of that node count from 0 or 1 */
+static int graph_rebase(lua_State *L) {
+  sc_graph *g = sc__check_graph(L, 1);
+  lua_Integer k = luaL_checkinteger(L, 2), base = luaL_checkinteger(L, 3);
+  if (k < 1 || k > (lua_Integer)g->n_nodes || base < 0 || base > 1) return sc__raise_text(L, sc__binding(L), "rebase: out of range");
+  g->node[k - 1].base = (uint8_t)base;
+  return 0;
+}
+
 typedef struct finder { lua_State *L; binding *b; } finder;
 
 static sc_status find(void *user, const char *name, sc_tensor **out) {
@@ -133,7 +142,7 @@ static int graph_parse(lua_State *L) {
 }
 
 void sc__open_text(lua_State *L, binding *b) {
-  static const luaL_Reg METHODS[] = {{"sizes", graph_sizes}, {"text", graph_text}, {"named", graph_named}, {"name", graph_name}, {NULL, NULL}};
+  static const luaL_Reg METHODS[] = {{"sizes", graph_sizes}, {"text", graph_text}, {"named", graph_named}, {"name", graph_name}, {"rebase", graph_rebase}, {NULL, NULL}};
   (void)b;
   lua_getfield(L, -1, "graph_methods");
   luaL_setfuncs(L, METHODS, 0);
