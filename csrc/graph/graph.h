@@ -135,7 +135,12 @@ typedef struct sc_view_of_graph {                    /* the graph as passes leav
   const sc_graph *g;
   bool *dead;                    /* [n_nodes] */
   int32_t *same;                 /* [n_values]: the value to read instead; itself when none */
-  int32_t *group;                /* [n_nodes]: the node that runs it as part of its tile program; -1: none */
+  int32_t *group;                /* [n_nodes]: the node that runs it as part of its tile program, the last of its group; -1: none */
+  int32_t *next, *first;         /* [n_nodes]: the next member of its group; of the last one: the first */
+  int32_t *like, *rows;          /* [n_nodes] of the last one: see group.h */
+  bool *row;                     /* [n_nodes]: of members, one value a row */
+  int32_t *order;                /* [n_order]: the nodes that run, groups by their last */
+  int32_t n_order;
 } sc_view_of_graph;
 
 sc_status sc__passes_run(const sc_graph *g, unsigned passes, sc_view_of_graph *out);   /* out: new */

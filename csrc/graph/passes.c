@@ -1,10 +1,10 @@
 /* Passes over a recorded graph. They do not change it: they say which nodes are needless (`dead`), which values can be read instead
-** of others (`same`), and which pointwise nodes run together as one tile program (`group`).
+** of others (`same`), and which nodes run together as one tile program, in what order (`group`, group.c).
 **
 ** A write in place orders everything around it: a value may stand for another, or move to a later place, only if nobody has written to
 ** its memory in between. Random nodes are never merged and never dropped (the stream of numbers is part of the result); nodes that
 ** write are never dropped. */
-#include "graph.h"
+#include "group.h"
 
 #include <string.h>
 
@@ -20,7 +20,7 @@ typedef struct pass {
   sc_view_of_graph *v;
   int32_t *last_write;           /* [n_values], by root: the newest node so far that wrote to it; -1 */
   int32_t *alias;                /* [n_values]: of captured tensors that share memory the first one; else itself */
-  int32_t *uses;                 /* [n_values]: live reads, outputs counted once more than a fusion allows */
+  int32_t *uses;                 /* [n_values]: live reads */
   int32_t *table;                /* hash of nodes */
   size_t table_size;
 } pass;
@@ -123,60 +123,6 @@ static void drop_dead(pass *p) {
   }
 }
 
-/* ---- fusion ---- */
-
-enum { MOST_MEMBERS = 12 };
-
-static bool same_shape(const sc_value *a, const sc_value *b) {
-  return a->ndim == b->ndim && memcmp(a->dim, b->dim, (size_t)a->ndim * 8) == 0;
-}
-
-static bool fusable(const sc_graph_node *n, const sc_graph *g) {
-  const sc_value *out = &g->value[n->out[0]];
-  return n->op->def->pw && !n->inplace && n->op->n_attr <= SC_PROGRAM_PARAMS && out->dtype != SC_FLOAT16 && out->dtype != SC_BFLOAT16;
-}
-
-/* Nothing that the members of `group` read has been written to since they stood. */
-static bool can_move(const pass *p, int32_t group) {
-  for (int32_t m = 0; m <= group; m++) {
-    if (p->v->group[m] != group) continue;
-    const sc_graph_node *n = &p->g->node[m];
-    for (int i = 0; i < n->n_in; i++) if (n->in[i] >= 0 && p->last_write[root_of(p, n->in[i])] > m) return false;
-  }
-  return true;
-}
-
-static int members(const pass *p, int32_t group, int32_t from) {
-  int n = 0;
-  for (int32_t m = from; m <= group; m++) n += p->v->group[m] == group;
-  return n;
-}
-
-static void fuse(pass *p) {
-  const sc_graph *g = p->g;
-  for (size_t v = 0; v < g->n_values; v++) p->last_write[v] = -1;
-  for (size_t at = 0; at < g->n_nodes; at++) {
-    int32_t k = (int32_t)at;
-    const sc_graph_node *n = &g->node[k];
-    if (p->v->dead[k]) continue;
-    if (!fusable(n, g)) { note_writes(p, k); continue; }
-    p->v->group[k] = k;
-    int size = 1;
-    for (int i = 0; i < n->n_in; i++) {                /* take in the groups that end in an input only this node reads */
-      int32_t v = n->in[i] < 0 ? -1 : real(p, n->in[i]);
-      int32_t j = v < 0 ? -1 : g->value[v].node;
-      if (j < 0 || g->value[v].view || p->v->group[j] != j || p->uses[v] != 1 || !same_shape(&g->value[v], &g->value[n->out[0]])) continue;
-      int32_t from = j > 64 ? j - 64 : 0;
-      int theirs = members(p, j, from);
-      if (size + theirs > MOST_MEMBERS || !can_move(p, j)) continue;
-      for (int32_t m = 0; m <= j; m++) if (p->v->group[m] == j) p->v->group[m] = k;
-      size += theirs;
-    }
-  }
-  for (size_t k = 0; k < g->n_nodes; k++)              /* a group of one is no group */
-    if (p->v->group[k] == (int32_t)k && members(p, (int32_t)k, 0) == 1) p->v->group[k] = -1;
-}
-
 /* ---- all of them ---- */
 
 void sc__passes_free(sc_context *ctx, sc_view_of_graph *v) {
@@ -184,7 +130,7 @@ void sc__passes_free(sc_context *ctx, sc_view_of_graph *v) {
   size_t n = v->g->n_nodes + 1, m = v->g->n_values + 1;
   sc__release(ctx, v->dead, n);
   sc__release(ctx, v->same, m * 4);
-  sc__release(ctx, v->group, n * 4);
+  sc__release(ctx, v->group, n * (6 * 4 + 1));
   *v = (sc_view_of_graph){0};
 }
 
@@ -192,7 +138,7 @@ sc_status sc__passes_run(const sc_graph *g, unsigned passes, sc_view_of_graph *o
   sc_context *ctx = g->ctx;
   size_t n = g->n_nodes + 1, m = g->n_values + 1, table = 64;
   while (table < 2 * n) table *= 2;
-  *out = (sc_view_of_graph){g, sc__alloc_zero(ctx, n), sc__alloc(ctx, m * 4), sc__alloc(ctx, n * 4)};
+  *out = (sc_view_of_graph){.g = g, .dead = sc__alloc_zero(ctx, n), .same = sc__alloc(ctx, m * 4), .group = sc__alloc_zero(ctx, n * (6 * 4 + 1))};
   pass p = {.ctx = ctx, .g = g, .v = out, .table_size = table};
   size_t bytes = (3 * m + table) * 4 + m;
   int32_t *room = sc__alloc_zero(ctx, bytes);
@@ -201,10 +147,11 @@ sc_status sc__passes_run(const sc_graph *g, unsigned passes, sc_view_of_graph *o
     sc__passes_free(ctx, out);
     return sc__no_memory(ctx, bytes);
   }
+  out->next = out->group + n; out->first = out->group + 2 * n; out->like = out->group + 3 * n; out->rows = out->group + 4 * n;
+  out->order = out->group + 5 * n; out->row = (bool *)(out->group + 6 * n);
   p.last_write = room; p.uses = room + m; p.alias = room + 2 * m; p.table = room + 3 * m;
   bool *written = (bool *)(room + 3 * m + table);
   for (size_t v = 0; v < m; v++) { out->same[v] = (int32_t)v; p.last_write[v] = -1; }
-  for (size_t k = 0; k < n; k++) out->group[k] = -1;
   find_aliases(&p);
   for (size_t k = 0; k < g->n_nodes; k++) note_writes(&p, (int32_t)k);
   for (size_t v = 0; v < g->n_values; v++) { written[v] = p.last_write[v] >= 0; p.last_write[v] = -1; }
@@ -220,10 +167,11 @@ sc_status sc__passes_run(const sc_graph *g, unsigned passes, sc_view_of_graph *o
     for (size_t k = 0; k < g->n_nodes; k++)
       for (int i = 0; i < g->node[k].n_in; i++) if (g->node[k].in[i] >= 0) p.uses[real(&p, g->node[k].in[i])]++;
   }
-  if (passes & SC_PASS_FUSE) fuse(&p);
-  sc__release(ctx, room, bytes);
   for (size_t v = 0; v < g->n_values; v++) out->same[v] = real(&p, (int32_t)v);
-  sc_status s = ctx->check_graphs ? sc__view_check(out) : SC_OK;
+  for (size_t v = 0; v < g->n_values; v++) p.uses[v] = root_of(&p, (int32_t)v);
+  sc_status s = sc__group(g, out, p.uses, passes & SC_PASS_FUSE);
+  sc__release(ctx, room, bytes);
+  if (s == SC_OK && ctx->check_graphs) s = sc__view_check(out);
   if (s != SC_OK) sc__passes_free(ctx, out);
   return s;
 }

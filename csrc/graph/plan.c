@@ -1,6 +1,6 @@
 /* Plans: a graph with everything decided before it runs.
 **
-** Making one: the passes; a header per live value; tile programs for fused groups; lifetimes by root (a root's memory is needed from
+** Making one: the passes; a header per live value; tile programs for groups and pointwise nodes (programs.c); lifetimes by root (a root's memory is needed from
 ** its first write to the last read of any value that looks into it); places in one arena, largest root first, at the lowest place that
 ** is free during its life. Inputs, captures and the roots of outputs are not in the arena: inputs' and outputs' headers are pointed
 ** at their memory when a run begins, and the views of these after them.
@@ -24,7 +24,7 @@ static void free_steps(sc_plan *p) {
   for (int i = 0; i < p->n_steps; i++) {
     sc__step *s = &p->step[i];
     sc__release(p->ctx, s->in, (size_t)s->n_in * sizeof *s->in);
-    sc__release(p->ctx, s->fused, sizeof *s->fused);
+    sc__tiles_free(p->ctx, s->tiles);
     sc_tensor_release(s->scratch);
   }
   sc__release(p->ctx, p->step, (size_t)p->room_steps * sizeof *p->step);
@@ -41,6 +41,7 @@ void sc__plan_release(sc_plan *p) {
   free_steps(p);
   for (size_t v = 0; v < p->n_values && p->slot; v++) sc_tensor_release(p->slot[v]);
   sc__release(ctx, p->slot, (p->n_values + 1) * sizeof *p->slot);
+  sc__release(ctx, p->inside, p->n_values + 1);
   sc__release(ctx, p->patch, (p->n_values + 1) * sizeof *p->patch);
   sc__release(ctx, p->fresh, (p->n_values + 1) * sizeof *p->fresh);
   sc__release(ctx, p->guard, (p->n_values + 1) * sizeof *p->guard);
@@ -93,77 +94,44 @@ static int32_t root_of(const sc_plan *p, int32_t v) { return p->view.same[p->g->
 
 static sc_tensor *slot_of(const sc_plan *p, int32_t v) { return v < 0 ? NULL : p->slot[p->view.same[v]]; }
 
-/* ---- tile programs ---- */
-
-static bool fuse_member(sc_plan *p, sc_fuser *f, int32_t k, sc_operand *made) {
-  const sc_graph_node *n = &p->g->node[k];
-  sc_operand in[3];
-  for (int i = 0; i < n->n_in; i++) {
-    int32_t v = p->view.same[n->in[i]], j = p->g->value[v].node;
-    if (j >= 0 && p->view.group[j] == p->view.group[k]) in[i] = made[j];
-    else if (!sc__fuse_tensor(f, p->slot[v], &in[i])) return false;
-  }
-  return sc__fuse_op(f, p->ctx->isa, n->op, n->attr, in, &made[k]);
-}
-
-/* NULL in *out: it cannot be one program, and its members run one by one. */
-static sc_status build_program(sc_plan *p, int32_t last, sc_operand *made, sc_fuser **out) {
-  sc_fuser *f = sc__alloc_zero(p->ctx, sizeof *f);
-  if (!f) return sc__no_memory(p->ctx, sizeof *f);
-  sc__fuse_begin(f);
-  bool ok = true;
-  for (int32_t k = 0; k <= last && ok; k++) if (p->view.group[k] == last) ok = fuse_member(p, f, k, made);
-  if (ok) {
-    sc__fuse_end(f);
-    *out = f;
-    return SC_OK;
-  }
-  sc__release(p->ctx, f, sizeof *f);
-  for (int32_t k = 0; k <= last; k++) if (p->view.group[k] == last) p->view.group[k] = -1;
-  *out = NULL;
-  return SC_OK;
-}
-
 /* ---- steps ---- */
 
-static sc_status add_step(sc_plan *p, int32_t k, sc_fuser *fused) {
+static sc_status add_step(sc_plan *p, int32_t k, sc_tiles *tiles) {
   const sc_graph_node *n = &p->g->node[k];
-  if (p->n_steps == p->room_steps) return sc__fail(p->ctx, SC_EINVAL, "plan: too many steps");
   sc__step *s = &p->step[p->n_steps++];
   memset(s, 0, sizeof *s);
   s->node = k;
-  s->fused = fused;
-  s->n_in = fused ? 0 : n->n_in;
+  s->tiles = tiles;
+  s->n_in = tiles ? 0 : n->n_in;
   s->in = s->n_in ? sc__alloc(p->ctx, (size_t)s->n_in * sizeof *s->in) : NULL;
   if (s->n_in && !s->in) return sc__no_memory(p->ctx, (size_t)s->n_in * sizeof *s->in);
   for (int i = 0; i < s->n_in; i++) s->in[i] = slot_of(p, n->in[i]);
   s->call = (sc_call){.ctx = p->ctx, .op = n->op, .in = s->in, .n_in = s->n_in, .attr = n->attr, .base = n->base, .inplace = n->inplace,
                       .n_out = n->n_out};
   for (int i = 0; i < n->n_out; i++) s->call.out[i] = slot_of(p, n->out[i]);
-  s->pointwise = fused || n->op->def->pw;
+  s->writes = n->inplace || n->op->def->writes;
   if (n->inplace && !n->op->def->pw && !(n->op->flags & SC_OP_DIRECT)) s->target = s->call.out[0];   /* computed apart, then copied */
   return SC_OK;
 }
 
 static sc_status make_steps(sc_plan *p) {
   const sc_graph *g = p->g;
-  p->room_steps = (int)g->n_nodes + 1;
-  p->step = sc__alloc(p->ctx, (size_t)p->room_steps * sizeof *p->step);
-  sc_operand *made = sc__alloc(p->ctx, (g->n_nodes + 1) * sizeof *made);
-  sc_status s = p->step && made ? SC_OK : sc__no_memory(p->ctx, (size_t)p->room_steps * sizeof *p->step);
-  sc_fuser **program = s == SC_OK ? sc__alloc_zero(p->ctx, (g->n_nodes + 1) * sizeof *program) : NULL;
-  for (size_t k = 0; k < g->n_nodes && program && s == SC_OK; k++)
-    if (!p->view.dead[k] && p->view.group[k] == (int32_t)k) s = build_program(p, (int32_t)k, made, &program[k]);
-  for (size_t k = 0; k < g->n_nodes && program && s == SC_OK; k++) {
-    const sc_graph_node *n = &g->node[k];
-    if (p->view.dead[k] || (n->op->flags & SC_OP_VIEW && !n->inplace)) continue;
-    if (p->view.group[k] >= 0 && p->view.group[k] != (int32_t)k) continue;      /* inside a program */
-    s = add_step(p, (int32_t)k, program[k]);
-    program[k] = NULL;
+  size_t n = g->n_nodes + 1;
+  p->room_steps = (int)n;
+  p->step = sc__alloc(p->ctx, n * sizeof *p->step);
+  sc_tiles **tiles = sc__alloc_zero(p->ctx, n * sizeof *tiles);
+  sc_status s = p->step && tiles ? sc__programs_new(p, tiles) : sc__no_memory(p->ctx, n * sizeof *p->step);
+  for (int32_t i = 0; i < p->view.n_order && s == SC_OK; i++) {
+    int32_t last = p->view.order[i];
+    bool whole = p->view.group[last] >= 0;
+    for (int32_t k = whole ? last : p->view.first[last] >= 0 ? p->view.first[last] : last; k >= 0 && s == SC_OK; ) {
+      s = add_step(p, k, tiles[k]);
+      tiles[k] = NULL;
+      k = whole || k == last ? -1 : p->view.next[k];
+    }
   }
-  for (size_t k = 0; k < g->n_nodes && program; k++) sc__release(p->ctx, program[k], sizeof **program);
-  sc__release(p->ctx, program, (g->n_nodes + 1) * sizeof *program);
-  sc__release(p->ctx, made, (g->n_nodes + 1) * sizeof *made);
+  for (size_t k = 0; k < n && tiles; k++) sc__tiles_free(p->ctx, tiles[k]);
+  sc__release(p->ctx, tiles, n * sizeof *tiles);
   return s;
 }
 
@@ -185,22 +153,12 @@ static int64_t root_bytes(const sc_value *v) {
   return (n + 63) / 64 * 64;
 }
 
-/* A member of a program makes nothing that memory is needed for, but for the last one. */
-static bool inside_program(const sc_plan *p, int32_t v) {
-  int32_t k = p->g->value[v].node;
-  return k >= 0 && p->view.group[k] >= 0 && p->view.group[k] != k;
-}
-
-/* Reads of a program count at the program's step, so they are found over the members. */
 static void live_ranges(const sc_plan *p, life *lives, const int32_t *life_of) {
-  for (int s = 0; s < p->n_steps; s++) {
-    int32_t node = p->step[s].node;
-    for (int32_t m = p->step[s].fused ? 0 : node; m <= node; m++) {
-      if (m != node && p->view.group[m] != node) continue;
+  for (int s = 0; s < p->n_steps; s++)
+    for (int32_t m = sc__first_of(p, p->step[s].node); m >= 0; m = sc__next_of(p, m)) {
       const sc_graph_node *n = &p->g->node[m];
       for (int i = 0; i < n->n_in + n->n_out; i++) touch(p, lives, life_of, n->in[i], s);
     }
-  }
 }
 
 static void place(life *lives, int n, int64_t *total) {
@@ -251,7 +209,7 @@ static sc_status lay_out(sc_plan *p) {
   int n = 0;
   for (size_t v = 0; v < g->n_values; v++) {
     life_of[v] = -1;
-    if (!p->slot[v] || g->value[v].kind != SC_VALUE_RESULT || g->value[v].view || inside_program(p, (int32_t)v)) continue;
+    if (!p->slot[v] || g->value[v].kind != SC_VALUE_RESULT || g->value[v].view || p->inside[v]) continue;
     if (is_output_root(p, (int32_t)v)) { p->fresh[p->n_fresh++] = (int32_t)v; continue; }
     life_of[v] = n;
     lives[n++] = (life){(int32_t)v, -1, -1, root_bytes(&g->value[v]), 0};
@@ -281,8 +239,9 @@ static void find_guards(sc_plan *p) {
   const sc_graph *g = p->g;
   bool input_written = false;
   for (int pass = 0; pass < 2; pass++)
-    for (int s = 0; s < p->n_steps; s++) {
-      const sc_graph_node *n = &g->node[p->step[s].node];
+    for (int32_t m = 0; m < (int32_t)g->n_nodes; m++) {
+      const sc_graph_node *n = &g->node[m];
+      if (p->view.dead[m]) continue;
       for (int i = 0; i < n->n_in; i++) {
         if (n->in[i] < 0) continue;
         const sc_value *root = &g->value[root_of(p, n->in[i])];
@@ -304,7 +263,8 @@ static sc_status build(sc_plan *p, unsigned passes) {
   p->patch = sc__alloc_zero(p->ctx, n * sizeof *p->patch);
   p->fresh = sc__alloc_zero(p->ctx, n * sizeof *p->fresh);
   p->guard = sc__alloc_zero(p->ctx, n * sizeof *p->guard);
-  if (!p->slot || !p->patch || !p->fresh || !p->guard) return sc__no_memory(p->ctx, n * sizeof *p->slot);
+  p->inside = sc__alloc_zero(p->ctx, n);
+  if (!p->slot || !p->inside || !p->patch || !p->fresh || !p->guard) return sc__no_memory(p->ctx, n * sizeof *p->slot);
   SC_TRY(make_headers(p));
   SC_TRY(make_steps(p));
   SC_TRY(sc__schedule(p));
@@ -339,7 +299,7 @@ sc_status sc__plan_new(sc_graph *g, unsigned passes, sc_plan **out) {
 /* ---- running ---- */
 
 static sc_status run_step(sc_plan *p, sc__step *s, sc_meta *meta) {
-  if (s->fused) { sc__program_run(p->ctx, &s->fused->p, s->call.out[0], s->fused->in); return SC_OK; }
+  if (s->tiles) { sc__tiles_run(p->ctx, s->tiles); return SC_OK; }
   sc_call *c = &s->call;
   if (!s->inferred) {                                  /* shapes are fixed; what depends on data is checked by run */
     c->meta = meta;
@@ -368,8 +328,9 @@ static sc_status located(sc_plan *p, const sc__step *s, sc_status status) {
 static sc_status run_at(sc_plan *p, int i, sc_meta *meta) {
   sc_status s = run_step(p, &p->step[i], meta);
   if (s != SC_OK) return located(p, &p->step[i], s);
+  if (!p->step[i].writes) return SC_OK;
   const sc_graph_node *n = &p->g->node[p->step[i].node];
-  for (int k = 0; k < n->n_in && (n->inplace || n->op->def->writes); k++) {
+  for (int k = 0; k < n->n_in; k++) {
     bool written = (n->inplace && k == 0) || (k < 32 && n->op->def->writes >> k & 1);
     if (written && n->in[k] >= 0) slot_of(p, n->in[k])->storage->version++;
   }

@@ -8,10 +8,10 @@
 typedef struct sc__step {
   int32_t node;                  /* the node, of a program the last one */
   int n_in;
-  bool pointwise, inferred;
+  bool inferred, writes;
   sc_call call;                  /* ready to run */
   sc_tensor **in;                /* owned array of borrowed headers */
-  sc_fuser *fused;               /* owned; NULL: one op */
+  sc_tiles *tiles;               /* owned; NULL: one op, through its row */
   sc_tensor *target, *scratch;   /* in-place ops that compute apart: where the result goes, where it is made (owned) */
 } sc__step;
 
@@ -23,6 +23,7 @@ struct sc_plan {
   sc_view_of_graph view;
   size_t n_values;
   sc_tensor **slot;              /* [n_values] a header each; storages are borrowed */
+  bool *inside;                  /* [n_values] results of members that nobody else reads: they have no memory */
   sc__step *step;
   int n_steps, room_steps;
   sc_tensor *arena;
@@ -36,6 +37,13 @@ struct sc_plan {
   int64_t *took;                 /* [n_steps] nanoseconds of each when last run in slices; owned */
   const sc_storage **guard;      /* captured memory that no input may share, because one of them is written to */
 };
+
+/* of: [n_nodes] programs, new, by the node that runs them; groups that are no program are taken apart. */
+sc_status sc__programs_new(sc_plan *p, sc_tiles **of);
+
+/* The nodes of a step, in their order: for (k = sc__first_of(p, node); k >= 0; k = sc__next_of(p, k)) */
+static inline int32_t sc__first_of(const sc_plan *p, int32_t node) { return p->view.group[node] >= 0 ? p->view.first[node] : node; }
+static inline int32_t sc__next_of(const sc_plan *p, int32_t node) { return p->view.group[node] >= 0 ? p->view.next[node] : -1; }
 
 /* Moves the steps that write to what outlives a run to the end. */
 sc_status sc__schedule(sc_plan *p);

@@ -60,14 +60,10 @@ sc_status sc__schedule(sc_plan *p) {
   find_memory(&m);
   int kept = 0, moved = 0;
   for (int s = 0; s < p->n_steps; s++) {
-    int32_t last = p->step[s].node;
+    int32_t first = sc__first_of(p, p->step[s].node);
     bool to_end = false;
-    for (int pass = 0; pass < 2; pass++)
-      for (int32_t k = p->step[s].fused ? 0 : last; k <= last; k++) {
-        if (k != last && p->view.group[k] != last) continue;
-        if (pass == 0) to_end = to_end || belongs(&m, &g->node[k]);
-        else if (to_end) note(&m, &g->node[k]);
-      }
+    for (int32_t k = first; k >= 0 && !to_end; k = sc__next_of(p, k)) to_end = belongs(&m, &g->node[k]);
+    for (int32_t k = first; k >= 0 && to_end; k = sc__next_of(p, k)) note(&m, &g->node[k]);
     if (to_end) end[moved++] = p->step[s]; else p->step[kept++] = p->step[s];
   }
   memcpy(p->step + kept, end, (size_t)moved * sizeof *end);

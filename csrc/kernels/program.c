@@ -183,13 +183,13 @@ static void point(const sc_program *p, const sc_instr *q, char *d, int64_t n, co
   if (q->fn) {
     q->fn(n, d, ptr[0], step[0], ptr[1], step[1], ptr[2], step[2], q->p);
   } else if (q->kind == SC_I_ROUND) {
-    sc_dtype dtype = sc__ctype_dtype((sc_ctype)q->type), through = (sc_dtype)q->through;
+    sc_dtype from = sc__ctype_dtype(type_of(p, q->src[0])), to = sc__ctype_dtype((sc_ctype)q->type), through = (sc_dtype)q->through;
     char tile[256 * 8];
-    int64_t z = (int64_t)sc_dtype_size(dtype);
+    int64_t z = (int64_t)sc_dtype_size(from), dz = (int64_t)sc_dtype_size(to);
     for (int64_t at = 0; at < n; at += 256) {
       int64_t m = n - at < 256 ? n - at : 256;
-      sc__convert(m, through, tile, 1, dtype, ptr[0] + at * step[0] * z, step[0]);
-      sc__convert(m, dtype, d + at * z, 1, through, tile, 1);
+      sc__convert(m, through, tile, 1, from, ptr[0] + at * step[0] * z, step[0]);
+      sc__convert(m, to, d + at * dz, 1, through, tile, 1);
     }
   } else {
     sc__convert(n, sc__ctype_dtype((sc_ctype)q->type), d, 1, sc__ctype_dtype(type_of(p, q->src[0])), ptr[0], step[0]);

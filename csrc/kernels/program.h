@@ -7,7 +7,7 @@ enum { SC_PROGRAM_INSTRS = 48, SC_PROGRAM_INPUTS = 16, SC_PROGRAM_OUTPUTS = 12, 
 
 typedef enum sc_instr_kind {
   SC_I_POINT,      /* fn over the operands; without fn, src[0] converted to `type` */
-  SC_I_ROUND,      /* src[0] as it is after being stored as dtype `through` */
+  SC_I_ROUND,      /* src[0] converted to dtype `through` and then to `type` */
   SC_I_FOLD        /* the reduction `fold` of each row of src[0], finished and stored as dtype `through`: one value a row */
 } sc_instr_kind;
 

@@ -378,7 +378,7 @@ const sc_op sc__ops_create[] = {
   {"copy_(x, src)", "Writes src, broadcast and converted, into x.\nErrors: src does not broadcast to x, or overlaps it.", SC_OP_INPLACE_ONLY | SC_OP_DIRECT,
    .infer = copy_infer, .run = copy_into_run, .grad = {"zeros_like(dy)", "dy"}},
   {"clone(x)", "A packed copy.", 0, .infer = self_infer, .run = copy_run, .grad = {"dy"}},
-  {"cast(x, dtype: dtype)", "A copy converted to dtype.", SC_OP_INTERNAL, .infer = cast_infer, .run = copy_run, .grad = {"dy"}},
+  {"cast(x, dtype: dtype)", "A copy converted to dtype.", SC_OP_INTERNAL | SC_OP_CONVERTS, .infer = cast_infer, .run = copy_run, .grad = {"dy"}},
   {"to(x, dtype: dtype, copy: bool = false)", "x as dtype: x itself when it has that dtype already, unless a copy is asked for.\nExample: x:to(\"int64\")", 0, .compose = to_compose},
   {"type(x, dtype: dtype, copy: bool = false)", "x as dtype: x itself when it has that dtype already.\nExample: x:type(\"int64\")", 0, .compose = to_compose},
   {"type_as(x, other)", "x in other's dtype.", 0, .compose = type_as_compose},

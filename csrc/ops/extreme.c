@@ -167,9 +167,9 @@ const sc_op sc__ops_extreme[] = {
    "Without dim the smallest element (equal ones share the gradient); with dim the smallest along it and where it is (the first of equals, "
    "which gets all of the gradient). A NaN is smallest. In Lua, min(x, other) of two tensors is minimum.\nErrors: an empty dim.", 0,
    .compose = min_compose},
-  {"max_dim(x, dim: dim, keepdim: bool = false) -> values, indices", "max along dim.", SC_OP_INTERNAL, .infer = max_dim_infer,
+  {"max_dim(x, dim: dim, keepdim: bool = false) -> values, indices", "max along dim.", SC_OP_INTERNAL, .fold = &sc__fold_amax, .infer = max_dim_infer,
    .run = max_dim_run, PICKED},
-  {"min_dim(x, dim: dim, keepdim: bool = false) -> values, indices", "min along dim.", SC_OP_INTERNAL, .infer = max_dim_infer,
+  {"min_dim(x, dim: dim, keepdim: bool = false) -> values, indices", "min along dim.", SC_OP_INTERNAL, .fold = &sc__fold_amin, .infer = max_dim_infer,
    .run = min_dim_run, PICKED},
   {"pick(x, index, dim: dim, keepdim: bool = true)", "Elements of x along dim at index.", SC_OP_INTERNAL, .infer = pick_infer, .run = pick_run,
    .grad = {"pick_backward(dy, index, shape(x), dim, keepdim)"}},

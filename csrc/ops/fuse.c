@@ -8,6 +8,7 @@
 void sc__fuse_begin(sc_fuser *f) {
   f->p.n_in = f->p.n_instr = 0;
   f->p.cost = 0;
+  f->row = false;
 }
 
 sc_scalar sc__attr_scalar(const sc_attr *a) {
@@ -26,15 +27,24 @@ static sc_dtype promoted(const sc_operand *o, int n) {
   return (sc_dtype)r;
 }
 
+static sc_operand input(const sc_tensor *t, int k) {
+  return (sc_operand){k, (sc_dtype)t->dtype, t->flags & SC_T_WRAPPED ? 2 : t->ndim == 0 ? 1 : 0};
+}
+
+bool sc__fuse_another(sc_fuser *f, sc_tensor *t, sc_operand *o) {
+  int k = f->p.n_in;
+  if (k == SC_PROGRAM_INPUTS) return false;
+  f->p.in_type[k] = t->dtype == SC_BOOL ? SC_C_BOOL : (uint8_t)sc__ctype((sc_dtype)t->dtype);
+  f->in[f->p.n_in++] = t;
+  *o = input(t, k);
+  return true;
+}
+
 bool sc__fuse_tensor(sc_fuser *f, sc_tensor *t, sc_operand *o) {
   int k = 0;
   while (k < f->p.n_in && f->in[k] != t) k++;
-  if (k == SC_PROGRAM_INPUTS) return false;
-  if (k == f->p.n_in) {
-    f->p.in_type[k] = t->dtype == SC_BOOL ? SC_C_BOOL : (uint8_t)sc__ctype((sc_dtype)t->dtype);
-    f->in[f->p.n_in++] = t;
-  }
-  *o = (sc_operand){k, (sc_dtype)t->dtype, t->flags & SC_T_WRAPPED ? 2 : t->ndim == 0 ? 1 : 0};
+  if (k == f->p.n_in) return sc__fuse_another(f, t, o);
+  *o = input(t, k);
   return true;
 }
 
@@ -79,8 +89,9 @@ static bool used(const sc_fuser *f, int source) {
 static bool converted(sc_fuser *f, int source, uint8_t type, uint8_t *out) {
   if (type_of(f, source) != type) {
     bool number = source < SC_PROGRAM_INPUTS && f->in[source]->flags & SC_T_WRAPPED && !used(f, source);
+    bool row = source >= SC_PROGRAM_INPUTS ? f->p.instr[source - SC_PROGRAM_INPUTS].row : f->row;
     if (number) f->p.in_type[source] = type;
-    else if (!add(f, (sc_instr){.type = type, .arity = 1, .src = {(uint8_t)source}}, &source)) return false;
+    else if (!add(f, (sc_instr){.type = type, .arity = 1, .src = {(uint8_t)source}, .row = row}, &source)) return false;
   }
   *out = (uint8_t)source;
   return true;
@@ -93,6 +104,16 @@ static bool can_fuse(const sc_pw *pw, sc_dtype compute, const sc_operand *in) {
   for (int i = 0; i < 2; i++)
     if (in[i].rank == 2 && sc__is_float(in[i].dtype) && sc__category(in[1 - i].dtype) == SC_CAT_INT) return false;
   return true;
+}
+
+/* A value as its dtype holds it: kernels compute halves in float32 and every integer in 64 bits. */
+static bool rounded(sc_fuser *f, sc_operand *o) {
+  bool half = o->dtype == SC_FLOAT16 || o->dtype == SC_BFLOAT16;
+  if (!half && (sc__category(o->dtype) != SC_CAT_INT || sc_dtype_size(o->dtype) == 8)) return true;
+  sc_instr q = {.kind = SC_I_ROUND, .type = type_of(f, o->source), .arity = 1, .src = {(uint8_t)o->source}, .row = f->row, .through = (uint8_t)o->dtype};
+  if (!half && q.type != SC_C_I64) return true;        /* an exponent: small, in a float */
+  f->p.cost += 0.2;
+  return add(f, q, &o->source);
 }
 
 bool sc__fuse_op(sc_fuser *f, sc_isa isa, const sc_opinfo *op, const sc_attr *attr, const sc_operand *in, sc_operand *out) {
@@ -109,10 +130,9 @@ bool sc__fuse_op(sc_fuser *f, sc_isa isa, const sc_opinfo *op, const sc_attr *at
     const sc_tensor *exponent = f->in[in[1].source];
     pw = &sc__pw[sc__cheap_power(sc__load((sc_dtype)exponent->dtype, exponent->data).f)];
   }
-  sc_instr q = {.arity = pw->arity, .type = pw->rule == SC_PW_BOOL ? SC_C_BOOL : type, .fn = sc__pw_kernel(isa, pw->id, (sc_ctype)type)};
+  sc_instr q = {.row = f->row, .arity = pw->arity, .type = pw->rule == SC_PW_BOOL ? SC_C_BOOL : type, .fn = sc__pw_kernel(isa, pw->id, (sc_ctype)type)};
   for (int i = 0; i < op->n_attr; i++) q.p[i] = sc__attr_scalar(&attr[i]);
   if (pw->flags & SC_PW_NO_ZERO && type != SC_C_F32 && type != SC_C_F64) return false;   /* it has to look for zeros first */
-  if (sc__category(dtype) == SC_CAT_INT && sc_dtype_size(dtype) < 8) return false;   /* it would not wrap between ops */
   for (int i = 0; i < pw->arity && pw->flags & SC_PW_COMPARE; i++) if (!holds_number(f, &in[i], type)) return false;
   for (int i = 0; i < pw->arity; i++) {
     if (!converted(f, in[i].source, i < from ? SC_C_BOOL : type, &q.src[i])) return false;
@@ -120,6 +140,27 @@ bool sc__fuse_op(sc_fuser *f, sc_isa isa, const sc_opinfo *op, const sc_attr *at
   out->dtype = dtype;
   out->rank = rank;
   f->p.cost += pw->cost;
+  return add(f, q, &out->source) && rounded(f, out);
+}
+
+bool sc__fuse_cast(sc_fuser *f, sc_dtype dtype, const sc_operand *x, sc_operand *out) {
+  uint8_t type = dtype == SC_BOOL ? SC_C_BOOL : (uint8_t)sc__ctype(dtype);
+  bool row = x->source >= SC_PROGRAM_INPUTS ? f->p.instr[x->source - SC_PROGRAM_INPUTS].row : f->row;
+  sc_instr q = {.kind = SC_I_ROUND, .type = type, .arity = 1, .src = {(uint8_t)x->source}, .row = row, .through = (uint8_t)dtype};
+  if (sc__ctype_dtype((sc_ctype)type) == dtype) q.kind = SC_I_POINT;
+  *out = (sc_operand){0, dtype, x->rank};
+  f->p.cost += 0.2;
+  return add(f, q, &out->source);
+}
+
+bool sc__fuse_fold(sc_fuser *f, const sc_opinfo *op, int64_t count, const sc_operand *x, sc_operand *out) {
+  const sc_fold *fold = op->def->fold;
+  uint8_t type = type_of(f, x->source);
+  if (type != SC_C_F32 && type != SC_C_F64) return false;
+  sc_instr q = {.kind = SC_I_FOLD, .type = type, .arity = 1, .src = {(uint8_t)x->source}, .row = true, .through = (uint8_t)x->dtype,
+                .fold = type == SC_C_F64 ? fold->kind64 : fold->kind, .finish = fold->finish, .arg = (double)count};
+  *out = (sc_operand){0, x->dtype, 0};
+  f->p.cost += 0.15;
   return add(f, q, &out->source);
 }
 

@@ -54,8 +54,14 @@ enum {
   SC_OP_INTERNAL = 32,     /* not listed for people */
   SC_OP_INPLACE_ONLY = 64, /* writes into its first input; the name ends in _ already */
   SC_OP_DETACH = 128,      /* the result never has a history */
-  SC_OP_DIRECT = 256       /* an in-place op whose run writes into in[0] itself (out[0] is in[0]) */
+  SC_OP_DIRECT = 256,      /* an in-place op whose run writes into in[0] itself (out[0] is in[0]) */
+  SC_OP_CONVERTS = 512     /* the result is the first input in another dtype */
 };
+
+/* A reduction (x, dim, keepdim, …) whose result has x's dtype, as part of a tile program: the kind of its accumulator, in float64 if that
+** differs, and what is made of it; n: elements of a row. */
+typedef struct sc_fold { uint8_t kind, kind64; double (*finish)(double v, double n); } sc_fold;
+
 
 typedef sc_status (*sc_op_fn)(sc_call *call);
 
@@ -68,6 +74,7 @@ typedef struct sc_op {
   sc_status (*backward)(sc_grad_call *g);    /* instead of formulas */
   const char *no_grad;                       /* why there is no gradient */
   const struct sc_pw *pw;                    /* pointwise: its kernels; infer, run are the family's */
+  const sc_fold *fold;                       /* reductions that tile programs can do */
   uint32_t saves;                            /* with backward: which inputs it reads, a bit each; 0: all (see the SAVE flags) */
   uint32_t saves_out;                        /* the same for outputs */
   uint32_t writes;                           /* inputs besides an in-place op's first that run changes (running statistics …), a bit each */

@@ -319,18 +319,21 @@ static sc_status count_infer(sc_call *c) {
 }
 static sc_status count_run(sc_call *c) { return count_to(c, NULL); }
 
+static const sc_fold SUM = {SC_RED_QUICK, SC_RED_SUM, NULL}, MEAN = {SC_RED_QUICK, SC_RED_SUM, divided};
+const sc_fold sc__fold_amax = {SC_RED_MAX, SC_RED_MAX, NULL}, sc__fold_amin = {SC_RED_MIN, SC_RED_MIN, NULL};
+
 #define DIMS_HELP "dim: one, a list, or none for all; keepdim keeps reduced dims as size 1.\n"
 
 const sc_op sc__ops_reduce[] = {
   {"sum(x, dim: dim[]?, keepdim: bool = false, dtype: dtype?)",
    "Sum over all elements or over dims.\n" DIMS_HELP
    "Integers and bools sum in int64, halves and float32 in double; the bits do not depend on threads.\nExample: sc.ones(2, 3):sum(1)",
-   0, .infer = sum_infer, .run = sum_run, .grad = {"unreduce(dy, shape(x), dim, keepdim)"}},
+   0, .infer = sum_infer, .run = sum_run, .fold = &SUM, .grad = {"unreduce(dy, shape(x), dim, keepdim)"}},
   {"nansum(x, dim: dim[]?, keepdim: bool = false, dtype: dtype?)", "Sum with NaN counting as 0.\n" DIMS_HELP, 0, .infer = sum_infer,
    .run = nansum_run, .grad = {"where(eq(x, x), unreduce(dy, shape(x), dim, keepdim), 0)"}},
   {"mean(x, dim: dim[]?, keepdim: bool = false, dtype: dtype?)",
    "Mean over all elements or over dims; of nothing: NaN.\n" DIMS_HELP "Errors: an integer tensor without a floating-point dtype.", 0,
-   .infer = mean_infer, .run = mean_run, .grad = {"mean_backward(dy, shape(x), dim, keepdim)"}},
+   .infer = mean_infer, .run = mean_run, .fold = &MEAN, .grad = {"mean_backward(dy, shape(x), dim, keepdim)"}},
   {"mean_backward(dy, size: shape, dim: dim[]?, keepdim: bool = false)", "mean's gradient.", SC_OP_INTERNAL, .compose = mean_backward_compose},
   {"sum_to_size(x, size: shape)", "x summed to a shape that broadcasts to x's.", 0, .infer = to_size_infer, .run = to_size_run,
    .grad = {"expand(dy, shape(x))"}},
@@ -340,10 +343,10 @@ const sc_op sc__ops_reduce[] = {
    .grad = {"unreduce(dy, shape(x), dim, keepdim) * shift(cumprod(x, dim), dim, 1, 1) * shift(cumprod_reverse(x, dim), dim, -1, 1)"}},
   {"amax(x, dim: dim[]?, keepdim: bool = false)",
    "Largest element over dims; a NaN is largest. Equal elements share the gradient evenly.\n" DIMS_HELP "Errors: an empty dim.", 0,
-   .infer = extreme_infer, .run = amax_run, .grad = {"unreduce(dy, shape(x), dim, keepdim) * tie_share(x, y, dim, keepdim)"}},
+   .infer = extreme_infer, .run = amax_run, .fold = &sc__fold_amax, .grad = {"unreduce(dy, shape(x), dim, keepdim) * tie_share(x, y, dim, keepdim)"}},
   {"amin(x, dim: dim[]?, keepdim: bool = false)",
    "Smallest element over dims; a NaN is smallest. Equal elements share the gradient evenly.\n" DIMS_HELP "Errors: an empty dim.", 0,
-   .infer = extreme_infer, .run = amin_run, .grad = {"unreduce(dy, shape(x), dim, keepdim) * tie_share(x, y, dim, keepdim)"}},
+   .infer = extreme_infer, .run = amin_run, .fold = &sc__fold_amin, .grad = {"unreduce(dy, shape(x), dim, keepdim) * tie_share(x, y, dim, keepdim)"}},
   {"tie_share(x, y, dim: dim[]?, keepdim: bool = false)", "1 / (number of equals) where x equals its extreme value y, else 0.", SC_OP_INTERNAL,
    .infer = tie_infer, .run = tie_run, .no_grad = "piecewise constant"},
   {"aminmax(x, dim: dim?, keepdim: bool = false) -> min, max", "Smallest and largest element, over all or one dim.\nErrors: an empty dim.", 0,

@@ -15,6 +15,7 @@ int64_t sc__reduced_count(const sc_tensor *x, const bool *mask);
 typedef double (*sc_finish_fn)(double v, double arg);
 sc_status sc__reduce_to(sc_context *ctx, sc_reduce_kind kind, const sc_tensor *x, const bool *mask, const double *m, double p,
                         sc_finish_fn finish, double arg, sc_tensor *out);
+extern const sc_fold sc__fold_amax, sc__fold_amin;
 /* new: x itself, or a copy converted to dtype */
 sc_status sc__converted(sc_tensor *x, sc_dtype dtype, sc_tensor **out);
 /* Emits an op, all of whose results become this call's. For compose. */
