@@ -116,7 +116,8 @@ static sc_status add_input(sc_graph *g, const char *name, sc_dtype dtype, int nd
   SC_TRY(more(g->ctx, &g->input, &g->room_inputs, g->n_inputs, sizeof *g->input));
   SC_TRY(add_value(g, SC_VALUE_INPUT, dtype, ndim, shape, stride, &v));
   g->value[v].name = text;
-  for (int i = 0; i < ndim; i++) if (sc__is_symbolic_size(shape[i])) g->ctx->building = g;
+  for (int i = 0; i < ndim; i++)
+    if (sc__is_symbolic_size(shape[i]) && g->ctx->building != g) { g->built_before = g->ctx->building; g->ctx->building = g; }
   sc__meta_set(&m, dtype, ndim, shape);
   SC_TRY(symbolic(g, v, &m, stride, NULL, out));
   g->input[g->n_inputs++] = v;
@@ -193,6 +194,7 @@ static sc_status trace(sc_call *c) {
   sc_graph *g = ctx->tracing;
   for (int i = 0; i < c->n_in && !g; i++) if (c->in[i] && c->in[i]->graph) g = c->in[i]->graph;
   if (!g) g = ctx->building;
+  if (g->most_nodes && g->n_nodes >= g->most_nodes) return sc__fail(ctx, SC_EINVAL, "graph: more than %zu nodes", g->most_nodes);
   SC_TRY(more(ctx, &g->node, &g->room_nodes, g->n_nodes, sizeof *g->node));
   sc_graph_node n = {.op = c->op, .base = c->base, .inplace = c->inplace, .n_in = c->n_in, .n_out = c->n_out, .origin = (int32_t)g->n_nodes,
                      .where = sc__locate(ctx)};
@@ -258,6 +260,7 @@ void sc__trace_restore(sc_graph *g) {
 
 void sc__trace_end(sc_graph *g) {
   if (g->ctx->tracing == g) g->ctx->tracing = NULL;
+  if (g->ctx->building == g) g->ctx->building = g->built_before;
   sc__trace_restore(g);
 }
 

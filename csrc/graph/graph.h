@@ -53,6 +53,8 @@ struct sc_graph {
   int n_sizes;
   const char *size_name[10];     /* [SC_SYMBOLS] interned: what sizes that are not known are called */
   sc_tensor *generators;         /* NULL, or int64 {n, 2}: those that nodes draw from when the graph was read from text; owned */
+  size_t most_nodes;             /* recording more is refused; 0: no limit */
+  struct sc_graph *built_before; /* what was being built when this one took over */
   bool part;                     /* a branch or body being recorded: tensors from outside become inputs, their `captured` is what they are */
   struct sc_graph *was_tracing, *was_building;         /* of such: what they were before */
 };

@@ -35,6 +35,9 @@ typedef struct binding {
   bool any_born;                   /* a coroutine's mode at birth was noted */
   bool error_pending;              /* an error value of the script is on its way through C */
   uint64_t epoch;                  /* changes of watched tables (guard.c) */
+  bool sizes_watched;              /* a trace leaves sizes open: a line of the user that reads one of those is an error */
+  uint32_t sizes_read;             /* which of them were, a bit each */
+  sc_location sizes_where;
   bool run_eagerly;                /* compiled functions call theirs */
   int depth;                       /* functions of the script running inside C */
   int64_t hook_ids;                /* of boxes */
@@ -115,6 +118,7 @@ void sc__open_text(lua_State *L, binding *b);
 void sc__open_signature(lua_State *L, binding *b);
 void sc__open_guard(lua_State *L, binding *b);
 void sc__open_compiled(lua_State *L, binding *b);
+void sc__look_at_size(lua_State *L, binding *b, const int64_t *size, int n);   /* the script reads these sizes */
 void sc__note_read(lua_State *L, int at);                  /* a trace has looked at the values of the tensor at `at` */
 void sc__open_images(lua_State *L, binding *b);
 void sc__open_index(lua_State *L, binding *b);

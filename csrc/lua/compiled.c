@@ -201,6 +201,40 @@ static int run_eagerly(lua_State *L) {
   return 0;
 }
 
+/* ---- sizes that a trace leaves open ----
+** A line of the user's that gets to see one would get its stand-in: it is noted, and the trace given up. The library's own lines may go on
+** computing with it, what they make of it is checked (lua/sconce/sizes.lua). */
+static bool user_asks(lua_State *L, binding *b) {
+  lua_Debug ar;
+  if (!lua_getstack(L, 1, &ar) || !lua_getinfo(L, "Sl", &ar)) return true;
+  return ar.currentline < 0 || strncmp(ar.source, b->inside, b->inside_length) != 0;
+}
+
+void sc__look_at_size(lua_State *L, binding *b, const int64_t *size, int n) {
+  uint32_t bits = 0;
+  for (int i = 0; i < n; i++) {
+    int64_t v = size[i], rest;
+    int symbol;
+    while (sc__size_term(SC_SYMBOLS, v, &symbol, &v, &rest)) bits |= 1u << symbol;
+  }
+  if (!bits || !user_asks(L, b)) return;
+  b->sizes_read |= bits;
+  sc__set_now(L, b);
+  b->sizes_where = sc__lua_locate(b);
+  sc__raise_text(L, b, "compile: a size that varies is read here");
+}
+
+/* core.watch_sizes(on) -> bits of the sizes read since it was switched on, "file:line" of the last */
+static int watch_sizes(lua_State *L) {
+  binding *b = sc__binding(L);
+  bool on = lua_toboolean(L, 1);
+  lua_pushinteger(L, b->sizes_read);
+  lua_pushfstring(L, "%s:%d", b->sizes_where.file ? b->sizes_where.file : "?", b->sizes_where.line);
+  b->sizes_watched = on;
+  b->sizes_read = 0;
+  return 2;
+}
+
 /* core.poke(t, i, v): number i of a float64 tensor of hyperparameters */
 static int poke(lua_State *L) {
   binding *b = sc__binding(L);
@@ -300,7 +334,7 @@ void sc__open_compiled(lua_State *L, binding *b) {
   lua_setfield(L, -2, "__gc");
   lua_pop(L, 1);
   const luaL_Reg FUNCTIONS[] = {{"dispatcher", dispatcher_new}, {"add_way", add_way}, {"indirect", set_indirect},
-                                {"compiled_call", compiled_call}, {"run_eagerly", run_eagerly}, {"poke", poke},
+                                {"compiled_call", compiled_call}, {"run_eagerly", run_eagerly}, {"poke", poke}, {"watch_sizes", watch_sizes},
                                 {"unyieldable", unyieldable}, {NULL, NULL}};
   luaL_setfuncs(L, FUNCTIONS, 0);
   sc__open_signature(L, b);

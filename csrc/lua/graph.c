@@ -287,9 +287,11 @@ static int size_term(lua_State *L) {
 
 /* ---- tracing ---- */
 
+/* g:trace_begin(most nodes or nil) */
 static int trace_begin(lua_State *L) {
   binding *b = sc__binding(L);
   b->now = L;
+  sc__check_graph(L, 1)->most_nodes = (size_t)luaL_optinteger(L, 2, 0);
   sc__check(L, b, sc__trace_begin(sc__check_graph(L, 1)));
   return 0;
 }
@@ -631,10 +633,12 @@ static int plan_stats(lua_State *L) {
   return 1;
 }
 
-static const luaL_Reg GRAPH_METHODS[] = {{"input", graph_input}, {"output", graph_output}, {"run", graph_run}, {"names", graph_names},
+static int graph_size(lua_State *L);
+static const luaL_Reg GRAPH_METHODS[] = {{"size", graph_size}, {"input", graph_input}, {"output", graph_output}, {"run", graph_run}, {"names", graph_names},
   {"nodes", graph_nodes}, {"captures", graph_captures}, {"trace_begin", trace_begin}, {"trace_end", trace_end}, {"plan", graph_plan},
   {"instantiate", graph_instantiate}, {"rewritten", graph_rewritten}, {"check", graph_check}, {"whole", graph_whole}, {"fetching", graph_fetching},
   {"mark", graph_mark}, {"split", graph_split}, {"cut", graph_cut}, {NULL, NULL}};
+static int graph_size(lua_State *L) { lua_pushinteger(L, (lua_Integer)sc__check_graph(L, 1)->n_nodes); return 1; }
 static int plan_valid(lua_State *L) { lua_pushboolean(L, sc__plan_valid(((plan_box *)luaL_checkudata(L, 1, PLAN))->p)); return 1; }
 
 static const luaL_Reg PLAN_METHODS[] = {{"valid", plan_valid}, {"start", plan_start}, {"advance", plan_advance}, {"finish", plan_finish},

@@ -321,12 +321,17 @@ static int set_data(lua_State *L) {
 static int size(lua_State *L) {
   binding *b = lua_touserdata(L, lua_upvalueindex(1));
   sc_tensor *t = sc__check_tensor(L, b, 1, "size");
-  if (lua_isnoneornil(L, 2)) { push_ints(L, t->dim, t->ndim); return 1; }
+  if (lua_isnoneornil(L, 2)) {
+    if (SC_UNLIKELY(b->sizes_watched)) sc__look_at_size(L, b, t->dim, t->ndim);
+    push_ints(L, t->dim, t->ndim);
+    return 1;
+  }
   int ok;
   lua_Integer d = lua_tointegerx(L, 2, &ok);
   if (!ok) return sc__raise_text(L, b, "size: argument 2 (dim): expected an integer, got %s", luaL_typename(L, 2));
   lua_Integer k = d < 0 ? d + t->ndim + 1 : d;
   if (k < 1 || k > t->ndim) return sc__raise_text(L, b, "size: argument 2 (dim): dimension %lld is out of range for %d dimensions", (long long)d, t->ndim);
+  if (SC_UNLIKELY(b->sizes_watched)) sc__look_at_size(L, b, &t->dim[k - 1], 1);
   lua_pushinteger(L, t->dim[k - 1]);
   return 1;
 }
@@ -339,7 +344,13 @@ static int stride(lua_State *L) {
 }
 
 static int dim(lua_State *L) { lua_pushinteger(L, sc__check_tensor(L, lua_touserdata(L, lua_upvalueindex(1)), 1, "dim")->ndim); return 1; }
-static int numel(lua_State *L) { lua_pushinteger(L, sc__check_tensor(L, lua_touserdata(L, lua_upvalueindex(1)), 1, "numel")->numel); return 1; }
+static int numel(lua_State *L) {
+  binding *b = lua_touserdata(L, lua_upvalueindex(1));
+  int64_t n = sc__check_tensor(L, b, 1, "numel")->numel;
+  if (SC_UNLIKELY(b->sizes_watched)) sc__look_at_size(L, b, &n, 1);
+  lua_pushinteger(L, n);
+  return 1;
+}
 static int is_contiguous(lua_State *L) {
   lua_pushboolean(L, sc__check_tensor(L, lua_touserdata(L, lua_upvalueindex(1)), 1, "is_contiguous")->contiguous);
   return 1;
@@ -378,6 +389,7 @@ static int length(lua_State *L) {
   binding *b = lua_touserdata(L, lua_upvalueindex(1));
   sc_tensor *t = sc__check_tensor(L, b, 1, "#");
   if (t->ndim == 0) return sc__raise_text(L, b, "#: a 0-dimensional tensor has no length");
+  if (SC_UNLIKELY(b->sizes_watched)) sc__look_at_size(L, b, t->dim, 1);
   lua_pushinteger(L, t->dim[0]);
   return 1;
 }
@@ -411,7 +423,10 @@ static int get(lua_State *L) {
   lua_pop(L, 1);
   const char *name = lua_tostring(L, 2);
   sc_tensor *t = sc__check_tensor(L, b, 1, name);
-  if (strcmp(name, "shape") == 0) push_ints(L, t->dim, t->ndim);
+  if (strcmp(name, "shape") == 0) {
+    if (SC_UNLIKELY(b->sizes_watched)) sc__look_at_size(L, b, t->dim, t->ndim);
+    push_ints(L, t->dim, t->ndim);
+  }
   else if (strcmp(name, "dtype") == 0) lua_pushstring(L, sc_dtype_name((sc_dtype)t->dtype));
   else if (strcmp(name, "requires_grad") == 0) lua_pushboolean(L, sc_requires_grad(t));
   else if (strcmp(name, "ndim") == 0) lua_pushinteger(L, t->ndim);

@@ -7,13 +7,18 @@
 local core = require "sconce.core"
 local fault = require "sconce.fault"
 local capture = require "sconce.capture"
+local sizes = require "sconce.sizes"
 
 local MOST_TRACES = 64 -- more means that something changes all the time
+local MOST_INSTANCES = 32 -- of a trace with open sizes: plans that are kept, each with an arena
 
 --- A trace, ready to run: called with the arguments of the function.
 local Run = {}
 Run.__index = function(self, name)
-  if name == "graph" then return require("sconce.graph").wrap(rawget(self, "core")) end
+  if name == "graph" then
+    local open = rawget(self, "open")
+    return require("sconce.graph").wrap(open and open.core or rawget(self, "core"), open and open.n)
+  end
   return Run[name]
 end
 
@@ -46,8 +51,8 @@ local function shared_memory(args)
 end
 
 --- Symbolic stand-ins for the tensors among the arguments; a tensor given twice gets one. `order` says which argument an input is
---- fed with: its number, negative for all of its memory or (`spans`) for what it spans there.
-local function stand_ins(graph, args)
+--- fed with: its number, negative for all of its memory or (`spans`) for what it spans there. names: of sizes that are left open.
+local function stand_ins(graph, args, names)
   local symbols, order, known, whole, spans = { n = args.n }, {}, {}, {}, {}
   local shared = shared_memory(args)
   for i = 1, args.n do
@@ -66,7 +71,7 @@ local function stand_ins(graph, args)
           order[#order + 1] = -i
           spans[i] = true
         else
-          known[a] = graph:input("arg" .. i, a.shape, a.dtype)
+          known[a] = graph:input("arg" .. i, names and sizes.stand_in(names, i, a.shape) or a.shape, a.dtype)
           order[#order + 1] = i
           if a.requires_grad then known[a].requires_grad = true end
         end
@@ -152,9 +157,8 @@ local function record_gradients(graph, outputs, symbols, order, since)
   return { mark = mark, from = from, n_from = #outputs, args = slots, captured = captured, reached = reached, n = #wanted }
 end
 
-local function split(graph, d, options)
-  local tail, n_saved = graph:split(d.mark)
-  d.plan, d.n_saved, d.constants = tail:plan(options.passes, options.exact), n_saved, tail:captures()
+local function split(graph, d)
+  d.tail, d.n_saved = graph:split(d.mark)
   return d
 end
 
@@ -200,15 +204,21 @@ function compile.values_of(t)
 end
 
 --- Records the function on stand-ins for args. Whatever happens, recording is off afterwards and gradients are as they were.
---- Returns the graph and what the results are made of.
-local function record(self, args)
+--- Returns the graph and what the results are made of; or nil, the error, and with `names` which of those sizes the script has read, where.
+local function record(self, args, names, most)
   local graph = core.graph()
   local made = { core = graph, read = {} }
-  local symbols, order, spans = stand_ins(graph, args)
+  local fits, symbols, order, spans = pcall(stand_ins, graph, args, names)
+  if not fits then -- stand-ins of several sizes may be too large together
+    graph:trace_begin()
+    graph:trace_end()
+    return nil, symbols
+  end
   local outer = current
   current = { symbols = symbols, args = args, by_value = {} }
   local since = core.sequence()
-  graph:trace_begin()
+  graph:trace_begin(most)
+  core.watch_sizes(names ~= nil)
   local results
   local ok, err = core.unyieldable(function() results = table.pack(self.fn(table.unpack(symbols, 1, symbols.n))) end, made.read)
   made.by_value, current = next(current.by_value) and current.by_value, outer
@@ -217,7 +227,9 @@ local function record(self, args)
     made.shape, made.plain, made.outputs = outputs_of(graph, results)
     made.gradients = record_gradients(graph, made.outputs, symbols, order, since)
   end) end
+  local read, where = core.watch_sizes(false)
   made.leaves, made.grads = graph:trace_end()
+  if read ~= 0 then return nil, err, read, where end
   if not ok then
     if type(err) == "string" and err:find("attempt to yield across a C-call boundary", 1, true) then
       fault.raise("compile", "the function yields while it is traced; a compiled function cannot be left in the middle (a job can: run:start)")
@@ -230,7 +242,7 @@ end
 
 --- What the function must not do to what it captures. Traced values would leave the graph; anything else it sets would be set once,
 --- when it is traced. The latter may still be a count that decides nothing: then tracing once more gives the same graph.
-local function check_changes(self, args, made, changes)
+local function check_changes(self, args, made, changes, names)
   if #changes == 0 then return end
   for _, c in ipairs(changes) do
     if core.is_tensor(c.is) and core.is_symbolic(c.is) then
@@ -239,7 +251,7 @@ local function check_changes(self, args, made, changes)
         .. "write into one that is there already (%s:copy_(value))", c.upvalue and "upvalue" or "field", c.path, c.path)
     end
   end
-  local again, err = record(self, args)
+  local again, err = record(self, args, names)
   local same = again and core.same_graph(made.core, again.core)
   if not same then capture.undo(changes) else capture.redo(changes) end
   if not again then error(err, 0) end
@@ -251,20 +263,30 @@ local function check_changes(self, args, made, changes)
   end
 end
 
---- A trace: recorded, checked, planned, guarded.
-local function trace(self, args)
+--- Makes a trace ready to run, its sizes being known.
+local function plan(entry)
+  local options, d = entry.options, entry.gradients
+  if d then d.plan, d.constants = d.tail:plan(options.passes, options.exact), d.tail:captures() end
+  entry.plan = entry.core:plan(options.passes, options.exact)
+  entry.last = entry.plan
+  return entry
+end
+
+--- A trace: recorded, checked, guarded. With names for sizes: nil, an error, and which of them the script reads, where.
+local function trace(self, args, names, most)
   local before = capture.walk(self.fn, false)
-  local made, err = record(self, args)
+  local made, err, read, where = record(self, args, names, most)
   local changes = before:changes()
   if not made then
     capture.undo(changes)
+    if names then return nil, err, read, where end
     error(err, 0)
   end
-  check_changes(self, args, made, changes)
+  check_changes(self, args, made, changes, names)
   local graph, gradients = made.core, made.gradients
   local entry = setmetatable({ core = graph, options = self.options, order = made.order, spans = made.spans, shape = made.shape,
     plain = made.plain and not gradients, keep = {} }, Run)
-  entry.gradients = gradients and split(graph, gradients, self.options)
+  entry.gradients = gradients and split(graph, gradients)
   if self.options.keep_grads then
     for i, leaf in ipairs(made.leaves) do
       if made.grads[i] then
@@ -274,9 +296,7 @@ local function trace(self, args)
     end
     entry.plain = entry.plain and #entry.keep == 0
   end
-  entry.plan = graph:plan(self.options.passes, self.options.exact)
-  entry.last = entry.plan
-  entry.places = capture.walk(self.fn, true, made.called)
+  entry.sizes, entry.places = sizes.of(args), capture.walk(self.fn, true, made.called)
   entry.places:leave_out(changes)
   entry.guard, entry.by_value = entry.places:guard(graph, made.read), made.by_value
   entry.n_read = #made.read
@@ -370,9 +390,9 @@ local function reason_of(self, signature, words)
   for i, w in ipairs(words) do
     local was = last.words[i]
     if was ~= w then
-      local sizes = was:gsub("{.*}", "") == w:gsub("{.*}", "")
+      local other_sizes = was:gsub("{.*}", "") == w:gsub("{.*}", "")
       return ("argument %d was %s and is %s"):format(i, was, w), w:find(" tensor of shape ", 1, true)
-        and (sizes and "" or "other dtypes and other numbers of dimensions make other graphs")
+        and (other_sizes and "" or "other dtypes and other numbers of dimensions make other graphs")
         or "numbers, strings and booleans are part of the graph; a number that varies is better given as a tensor"
     end
   end
@@ -383,14 +403,107 @@ local function explain(self, most)
   local lines = {}
   for i = math.max(1, #self.log - (most or #self.log) + 1), #self.log do
     local l = self.log[i]
-    lines[#lines + 1] = ("trace %d: %s%s"):format(i, l.reason, l.remedy and l.remedy ~= "" and "\n  remedy: " .. l.remedy or "")
+    lines[#lines + 1] = ("trace %d: %s%s"):format(i, l.reason, l.remedy and "\n  remedy: " .. l.remedy or "")
   end
   return table.concat(lines, "\n")
 end
 
-local function add_way(self, signature, entry)
-  entry.dispatcher = self[1]
-  core.add_way(self[1], signature, entry.guard, entry.plan, entry, entry.by_value, entry.order, entry.plain)
+--- A run for these arguments from now on. Of a trace with open sizes the oldest such run makes room when there are many.
+local function keep(self, signature, entry)
+  local open, way = entry.open, nil
+  if open then
+    table.insert(open.instances, entry)
+    if #open.instances > MOST_INSTANCES then
+      local old = table.remove(open.instances, 1)
+      local list = self.traces[old.signature]
+      for i, e in ipairs(list) do if e == old then table.remove(list, i) break end end
+      if #list == 0 then self.traces[old.signature] = nil end
+      way = old.way
+    end
+  end
+  if not way then
+    self.ways = self.ways + 1
+    way = self.ways
+  end
+  entry.way, entry.signature, entry.dispatcher = way, signature, self[1]
+  self.traces[signature] = self.traces[signature] or {}
+  table.insert(self.traces[signature], entry)
+  core.add_way(self[1], signature, entry.guard, entry.plan, entry, entry.by_value, entry.order, entry.plain, way)
+  return entry
+end
+
+-- ---------------------------------------------------------------- sizes that vary
+
+--- Calls that differ in sizes only: { first = the latest trace with sizes as they came, open = list of those that leave some open, fixed = }.
+local function kind_of(self, args)
+  local signature = core.signature(false, table.unpack(args, 1, args.n))
+  self.kinds[signature] = self.kinds[signature] or { open = {}, fixed = {} }
+  return self.kinds[signature]
+end
+
+--- The run of a trace with open sizes for these sizes.
+local function instantiate(open, actual)
+  local entry, d = {}, open.gradients
+  for k, v in pairs(open) do entry[k] = v end
+  entry.open, entry.core = open, open.core:instantiate(actual)
+  if d then
+    entry.gradients = {}
+    for k, v in pairs(d) do entry.gradients[k] = v end
+    entry.gradients.tail = d.tail:instantiate(actual)
+  end
+  return plan(setmetatable(entry, Run))
+end
+
+--- Whether a trace with open sizes is, for the sizes of the first one, what was recorded then.
+local function agrees(open, first)
+  local actual = sizes.actual(open.names, open.n, open.sizes, first.sizes)
+  local d, e = open.gradients, first.gradients
+  if not actual or not d ~= not e then return false end
+  local ok, same = pcall(function()
+    return core.same_graph(open.core:instantiate(actual), first.core) and (not d or core.same_graph(d.tail:instantiate(actual), e.tail))
+  end)
+  return ok and same
+end
+
+--- Tries to trace with the sizes left open that differ from those of the first call; nil when that cannot be done.
+local function open_sizes(self, kind, args)
+  local first, now = kind.first, sizes.of(args)
+  if kind.closed or not core.holds(first.guard) then return nil end
+  for i = 1, #first.order do if first.order[i] < 0 then return nil end end
+  while true do
+    local names, n = sizes.name(first.sizes, now, kind.fixed)
+    if not names then return nil end
+    local open, _, read, where = trace(self, args, names, 2 * first.core:size() + 1000)
+    if not open and not (read and sizes.fix(kind.fixed, names, read, where)) then
+      kind.closed = true
+      return nil
+    end
+    if open then
+      open.names, open.n, open.instances = names, n, {}
+      open.actual = sizes.actual(names, n, now, now)
+      for i, shape in ipairs(now) do -- sizes that are fixed in this trace are those of this call
+        for d in ipairs(shape or {}) do if not names[i .. "." .. d] and shape[d] ~= first.sizes[i][d] then open.differs = true end end
+      end
+      local like = open.differs and plan(trace(self, args)) or first
+      if not agrees(open, like) then
+        kind.closed = true
+        return nil
+      end
+      table.insert(kind.open, open)
+      return open
+    end
+  end
+end
+
+local function remedy_of_sizes(kind, open)
+  if open then return "this size varies: it is left open from now on" end
+  local fixed
+  for at, where in pairs(kind.fixed) do
+    local text = ("%s is read at %s, so each value makes a trace; -1 in a shape, or a call without the number, leaves it open"):format(
+      sizes.words(at), where)
+    if not fixed or text < fixed then fixed = text end
+  end
+  return fixed or "sizes of 0 and 1, and of views with gaps, make graphs of their own"
 end
 
 local function same_values(entry, args)
@@ -403,9 +516,13 @@ end
 --- The run for these arguments: one that is there and whose guard holds, else a new one.
 local function entry_for(self, args)
   local signature = core.signature(true, table.unpack(args, 1, args.n))
-  local of_signature = self.traces[signature]
-  for _, entry in ipairs(of_signature or {}) do
+  for _, entry in ipairs(self.traces[signature] or {}) do
     if core.holds(entry.guard) and same_values(entry, args) then return entry end
+  end
+  local kind, shapes = kind_of(self, args), sizes.of(args)
+  for _, open in ipairs(kind.open) do
+    local actual = sizes.actual(open.names, open.n, open.sizes, shapes)
+    if actual and core.holds(open.guard) and same_values(open, args) then return keep(self, signature, instantiate(open, actual)) end
   end
   local words = describe_arguments(args)
   local reason, remedy = reason_of(self, signature, words)
@@ -413,12 +530,12 @@ local function entry_for(self, args)
     fault.raise("compile", "this function has been traced %d times, the most that is allowed (see the option `limit`). The next reason: "
       .. "%s.\nThe latest ones:\n%s", #self.log, reason, explain(self, 3))
   end
-  local entry = trace(self, args)
-  self.log[#self.log + 1] = { reason = reason, remedy = remedy, words = words, n = #words }
-  self.traces[signature] = of_signature or {}
-  table.insert(self.traces[signature], entry)
-  add_way(self, signature, entry)
-  return entry
+  local opened = kind.first and open_sizes(self, kind, args)
+  local entry = opened and instantiate(opened, opened.actual) or plan(trace(self, args))
+  if not opened then kind.first = entry end
+  self.log[#self.log + 1] = { reason = reason, remedy = remedy == "" and remedy_of_sizes(kind, opened) or remedy,
+    words = words, n = #words }
+  return keep(self, signature, entry)
 end
 
 --- The run for these arguments, traced when it is not there yet; it is not run.
@@ -438,10 +555,15 @@ Compiled.__call = core.compiled_call(without_a_way, function(_, entry, ...) retu
 --- Why it was traced, each time, and what can be done about it.
 function Compiled:explain() return explain(self) end
 
---- The runs it keeps, one for each trace: see lua/sconce/run.lua for what they can do.
+--- The runs it keeps, one for each trace (of one with open sizes the latest): see lua/sconce/run.lua for what they can do.
 function Compiled:runs()
-  local list = {}
-  for _, of_signature in pairs(self.traces) do table.move(of_signature, 1, #of_signature, #list + 1, list) end
+  local list, open = {}, {}
+  for _, of_signature in pairs(self.traces) do
+    for _, entry in ipairs(of_signature) do
+      if not (entry.open and open[entry.open]) then list[#list + 1] = entry.open and entry.open.instances[#entry.open.instances] or entry end
+      if entry.open then open[entry.open] = true end
+    end
+  end
   return list
 end
 
@@ -467,7 +589,7 @@ function compile.compile(fn, options)
   if type(fn) ~= "function" then fault.raise("compile", "argument 1: expected a function, got %s", fault.describe(fn)) end
   check_options(options)
   return setmetatable({ core.dispatcher(), fn = fn, options = options or {}, limit = options and options.limit or MOST_TRACES, traces = {},
-    log = {} }, Compiled)
+    log = {}, kinds = {}, ways = 0 }, Compiled)
 end
 
 --- Declares that a table will not change, so that compiled functions need not watch it.

@@ -21,10 +21,16 @@ function graph.new()
 end
 
 --- A recorded graph of the engine as such an object, which cannot change any more.
-function graph.wrap(recorded)
+---@param n_sizes? integer  # how many sizes are left open
+function graph.wrap(recorded, n_sizes)
   local inputs, outputs = recorded:names()
   for i, name in ipairs(inputs) do inputs[i] = { name = name, shape = {} } end
-  return setmetatable({ core = recorded, symbols = {}, numbers = {}, inputs = inputs, outputs = outputs, compiled = true }, Graph)
+  local symbols, numbers = {}, {}
+  for i = 1, n_sizes or 0 do
+    numbers[i] = "size" .. i
+    symbols[numbers[i]] = i
+  end
+  return setmetatable({ core = recorded, symbols = symbols, numbers = numbers, inputs = inputs, outputs = outputs, compiled = true }, Graph)
 end
 
 --- The stand-in for a named size.
