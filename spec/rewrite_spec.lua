@@ -73,9 +73,101 @@ local ROWS = {
   { "random numbers stay", function(a) return a + sc.rand(3) end, { x }, nil, "add(x, rand(requires_grad=false, size=[3]))" },
 }
 
+local F = sc.nn.functional
+local inf = math.huge
+local square = sc.tensor { { 0.5, -1.0, 2.0 }, { 1.5, 0.25, -0.75 }, { 0.125, 3.0, 1.0 } }
+local row = sc.tensor { 0.5, -1.0, 2.0 }
+local low = sc.tensor { { true, false, false }, { true, true, false }, { true, true, true } }
+local q, k, v = square:reshape(1, 3, 3), x:sum(1):reshape(1, 1, 3) * square:reshape(1, 3, 3), square:t():reshape(1, 3, 3) - 1
+local weights = sc.tensor { { { { 1.0, -1.0 }, { 0.5, 2.0 } } }, { { { 0.25, 0.0 }, { 3.0, -0.5 } } } }
+local image = sc.arange(9):reshape(1, 1, 3, 3):float() / 4
+local labels = sc.tensor { 3, 1 }
+
+local function softmax_of(a, dim) local e = (a - a:amax(dim, true)):exp() return e / e:sum(dim, true) end
+local function centred(a) return a - a:mean(-1, true) end
+local function norm_of(a) return centred(a) / ((centred(a) ^ 2):mean(-1, true) + 1e-5):sqrt() end
+local NORM = "normalize_rows(x, nil, nil, nil, nil, dims=1, eps=1e-05, momentum=0.1)"
+local function attention_text(keys, mask, scale)
+  return string.format("attention(%s, transpose(%s, dim0=-2, dim1=-1), z, %s, causal=false, nan_rows=true, scale=%g)", "x", keys, mask, scale)
+end
+local function swap(a) return a:transpose(-2, -1) end
+local KEYS = "transpose(y, dim0=-2, dim1=-1)"
+
+--- Rewrites that may change rounding, off under `exact`: { what, function, its arguments, the rewritten graph, a bound, relative to the
+--- largest element }
+local ROUNDING = {
+  { "softmax", function(a) return softmax_of(a, -1) end, { x }, "softmax(x, dim=1)" },
+  { "softmax over another dim", function(a) return softmax_of(a, 1) end, { x }, "softmax(x, dim=0)" },
+  { "softmax with max by dim", function(a) local e = sc.exp(a - (a:max(2, true))) return e / e:sum { dim = 2, keepdim = true } end, { x },
+    "softmax(x, dim=1)" },
+  { "softmax with unsqueezed sums", function(a)
+    local e = (a - a:amax(-1):unsqueeze(-1)):exp()
+    return e / e:sum(-1):unsqueeze(-1)
+  end, { x }, "softmax(x, dim=1)" },
+  { "log-softmax", function(a) local s = a - a:amax(-1, true) return s - s:exp():sum(-1, true):log() end, { x }, "log_softmax(x, dim=1)" },
+  { "log-softmax by logsumexp", function(a) return a - a:logsumexp(-1, true) end, { x }, "log_softmax(x, dim=1)" },
+  { "softmax of sums over another dim stays", function(a) local e = (a - a:amax(-1, true)):exp() return e / e:sum(1, true) end, { square }, false },
+  { "softmax whose exponentials are used elsewhere stays", function(a)
+    local e = (a - a:amax(-1, true)):exp()
+    return e / e:sum(-1, true), e
+  end, { x }, false },
+  { "softmax without the maximum stays: it overflows elsewhere", function(a) local e = a:exp() return e / e:sum(-1, true) end, { x }, false },
+  { "softmax of something written to meanwhile stays", function(a)
+    local b = a * 2
+    local e = (b - b:amax(-1, true)):exp()
+    b:add_(1)
+    return e / e:sum(-1, true) + b
+  end, { x }, "add_(mul(x, 2), 1); add(softmax(mul(x, 2), dim=1), mul(x, 2))", refused = true },
+  { "layer-norm", norm_of, { x }, NORM },
+  { "layer-norm by rsqrt and var", function(a) return centred(a) * (a:var(-1, false, true) + 1e-5):rsqrt() end, { x }, NORM },
+  { "layer-norm with weight and bias", function(a, w, b) return w * norm_of(a) + b end, { x, row, row + 1 },
+    "normalize_rows(x, y, z, nil, nil, dims=1, eps=1e-05, momentum=0.1)" },
+  { "a weight of another shape stays outside", function(a, w) return norm_of(a) * w end, { square, row:reshape(3, 1) },
+    "mul(" .. NORM .. ", y)" },
+  { "unbiased variances are no layer-norm", function(a) return centred(a) / (a:var(-1, true, true) + 1e-5):sqrt() end, { x }, false },
+  { "columns are no rows", function(a) return (a - a:mean(1, true)) / (a:var(1, false, true) + 1e-5):sqrt() end, { x }, false },
+  { "attention", function(a, b, c) return a:matmul(swap(b)):softmax(-1):matmul(c) end, { q, k, v }, attention_text(KEYS, "nil", 1) },
+  { "attention, scaled", function(a, b, c) return (a:matmul(swap(b)) / 2):softmax(-1):matmul(c) end, { q, k, v }, attention_text(KEYS, "nil", 0.5) },
+  { "attention, scaled before", function(a, b, c) return (a * 0.25):matmul(swap(b)):softmax(-1):matmul(c) end, { q, k, v },
+    attention_text(KEYS, "nil", 0.25) },
+  { "attention, softmax by hand", function(a, b, c) return softmax_of(a:matmul(swap(b)) * 0.5, -1):matmul(c) end, { q, k, v },
+    attention_text(KEYS, "nil", 0.5) },
+  { "attention, masked", function(a, b, c) return (a:matmul(swap(b)) * 0.5):masked_fill(low:logical_not(), -inf):softmax(-1):matmul(c) end,
+    { q, k, v }, attention_text(KEYS, "expand(logical_not(logical_not(c1)), size=[1 3 3])", 0.5) },
+  { "attention, masked by choice", function(a, b, c) return sc.where(low, a:matmul(swap(b)) * 0.5, -inf):softmax(-1):matmul(c) end,
+    { q, k, v }, attention_text(KEYS, "expand(c1, size=[1 3 3])", 0.5) },
+  { "attention, mask added", function(a, b, c) return (a:matmul(swap(b)) * 0.5 + square):softmax(-1):matmul(c) end, { q, k, v },
+    attention_text(KEYS, "expand(c1, size=[1 3 3])", 0.5) },
+  { "attention with rows of nothing gives NaN, as written", function(a, b, c)
+    return (a:matmul(swap(b)) * 0.5):masked_fill(low, -inf):softmax(-1):matmul(c)
+  end, { q, k, v }, attention_text(KEYS, "expand(logical_not(c1), size=[1 3 3])", 0.5) },
+  { "attention masked by a large number stays: a row of nothing is no NaN", function(a, b, c)
+    return (a:matmul(swap(b)) * 0.5):masked_fill(low, -1e9):softmax(-1):matmul(c)
+  end, { q, k, v }, false },
+  { "attention over the wrong dim stays", function(a, b, c) return a:matmul(swap(b)):softmax(2):matmul(c) end, { q, k, v }, false },
+  { "attention whose weights are returned stays", function(a, b, c) local p = a:matmul(swap(b)):softmax(-1) return p:matmul(c), p end, { q, k, v },
+    false },
+  { "cross-entropy", function(a) return F.nll_loss(F.log_softmax(a, 2), labels) end, { x },
+    "cross_entropy_index(x, c1, nil, ignore_index=-100, reduction=mean, smoothing=0)" },
+  { "log-softmax over the batch is no cross-entropy", function(a) return F.nll_loss(F.log_softmax(a, 1), labels) end, { x }, false },
+  { "batch-norm after a convolution", function(a)
+    return F.batch_norm(F.conv2d(a, weights, sc.tensor { 1.0, 2.0 }), sc.tensor { 0.5, -1.0 }, sc.tensor { 2.0, 4.0 }, nil, nil, false, 0.1, 0)
+  end, { sc.cat { image, image, image, image } }, nil, without = "channel_affine" },
+  { "batch-norm after a linear layer", function(a)
+    return F.batch_norm(F.linear(a, square), row, row:abs(), row, row, false, 0.1, 1e-5)
+  end, { sc.cat { x, x, x } }, nil, without = "channel_affine" },
+  { "batch-norm stays where the weights are more than the results", function(a)
+    return F.batch_norm(F.linear(a, square), row, row:abs(), row, row, false, 0.1, 1e-5)
+  end, { x }, false },
+  { "a product and a bias", function(a, w, b) return a:matmul(w) + b end, { x, square, row }, "linear(x, transpose(y, dim0=0, dim1=1), z)" },
+  { "a product and a column stays", function(a, w, b) return a:matmul(w) + b end, { x, square, sc.tensor { { 1.0 }, { 2.0 } } }, false },
+  { "a product that is used elsewhere stays", function(a, w, b) local p = a:matmul(w) return p + b, p end, { x, square, row }, false },
+  { "a linear layer and a bias", function(a, w, b) return F.linear(a, w) + b end, { x, square, row }, "linear(x, y, z)" },
+}
+
 local function copies(list)
   local t = {}
-  for i, v in ipairs(list) do t[i] = v:clone() end
+  for i, e in ipairs(list) do t[i] = e:clone() end
   return table.unpack(t)
 end
 
@@ -83,17 +175,38 @@ describe("rewrites of graphs", function()
   setup(function() core.check_graphs(true) end)
   teardown(function() core.check_graphs(false) end)
 
-  for _, row in ipairs(ROWS) do
-    it(row[1], function()
-      local plain, f = sc.compile(row[2], { passes = 0 }), sc.compile(row[2], row.options)
+  for _, case in ipairs(ROWS) do
+    it(case[1], function()
+      local plain, f = sc.compile(case[2], { passes = 0 }), sc.compile(case[2], case.options)
       sc.manual_seed(1)
-      local want = table.pack(plain(copies(row[3])))
+      local want = table.pack(plain(copies(case[3])))
       sc.manual_seed(1)
-      local got = table.pack(f(copies(row[3])))
+      local got = table.pack(f(copies(case[3])))
       local graph = f.last.core
-      if row[4] then assert.equal(row[4], text(graph)) end
-      assert.equal(row[5], text(graph:rewritten(nil)))
+      if case[4] then assert.equal(case[4], text(graph)) end
+      assert.equal(case[5], text(graph:rewritten(nil)))
       for i = 1, want.n do assert.equal(want[i]:tostring_bytes(), got[i]:tostring_bytes()) end
+    end)
+  end
+
+  for _, case in ipairs(ROUNDING) do
+    it(case[1], function()
+      local plain, f = sc.compile(case[2], { passes = 0 }), sc.compile(case[2])
+      local exact = sc.compile(case[2], { exact = true })
+      local want, got, same = table.pack(plain(copies(case[3]))), table.pack(f(copies(case[3]))), table.pack(exact(copies(case[3])))
+      local graph = f.last.core
+      local before, after = text(graph:rewritten(nil, true)), text(graph:rewritten(nil))
+      if case.refused then assert.is_nil(after:find("softmax", 1, true))
+      elseif case[4] == false then assert.equal(before, after)
+      elseif case[4] then assert.equal(case[4], after)
+      else assert.truthy(before:find(case.without, 1, true)); assert.is_nil(after:find(case.without, 1, true)) end
+      for i = 1, want.n do
+        assert.equal(want[i]:tostring_bytes(), same[i]:tostring_bytes())
+        local a, b = want[i]:double(), got[i]:double()
+        assert.equal(a:isnan():tostring_bytes(), b:isnan():tostring_bytes())
+        local largest = a:nan_to_num():abs():max():item()
+        assert.is_true((a - b):nan_to_num():abs():max():item() <= 4e-7 * largest)
+      end
     end)
   end
 

@@ -119,13 +119,11 @@ sc_status sc__graph_check(const sc_graph *g) {
   return s;
 }
 
-static bool acts(const sc_graph_node *n) { return n->inplace || n->op->def->writes || sc__node_random(n); }
-
 sc_status sc__effects_check(const sc_graph *before, const sc_graph *after) {
   size_t a = 0, b = 0;
   for (;;) {
-    while (a < before->n_nodes && !acts(&before->node[a])) a++;
-    while (b < after->n_nodes && !acts(&after->node[b])) b++;
+    while (a < before->n_nodes && !sc__node_acts(&before->node[a])) a++;
+    while (b < after->n_nodes && !sc__node_acts(&after->node[b])) b++;
     if (a == before->n_nodes && b == after->n_nodes) return SC_OK;
     if (a == before->n_nodes || b == after->n_nodes || before->node[a].op != after->node[b].op)
       return sc__fail(before->ctx, SC_EINVAL, "graph check: a write or a random number is missing, new, or in another place (node %d, now %d)",
@@ -150,7 +148,7 @@ sc_status sc__view_check(const sc_view_of_graph *v) {
   }
   for (size_t k = 0; k < g->n_nodes; k++) {
     const sc_graph_node *n = &g->node[k];
-    if (v->dead[k] && acts(n)) return broken_view(v, "a node that writes or draws random numbers was dropped", k);
+    if (v->dead[k] && sc__node_acts(n)) return broken_view(v, "a node that writes or draws random numbers was dropped", k);
     for (int i = 0; i < n->n_in && !v->dead[k]; i++) {
       int32_t x = n->in[i] < 0 ? -1 : v->same[n->in[i]];
       if (x >= 0 && g->value[x].node >= 0 && v->dead[g->value[x].node]) return broken_view(v, "a node reads what was dropped", k);

@@ -42,6 +42,11 @@ bool sc__node_random(const sc_graph_node *n) {
   return n->op->flags & SC_OP_RANDOM || (p && p->random);
 }
 
+bool sc__node_acts(const sc_graph_node *n) {
+  for (int i = 0; i < n->n_in && (n->inplace || n->op->def->writes); i++) if (sc__node_writes(n, i)) return true;
+  return sc__node_random(n);
+}
+
 void sc__node_free(sc_context *ctx, sc_graph_node *n) {
   if (n->attr) sc__control_release(control_of(n->attr, n->op->n_attr));
   sc__release(ctx, n->in, (size_t)(n->n_in + n->n_out) * sizeof(int32_t));

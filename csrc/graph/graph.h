@@ -79,6 +79,11 @@ void sc__part_begin(sc_graph *g);
 sc_status sc__part_end(sc_graph *g, sc_tensor **outer, int *n_outer);
 
 bool sc__node_random(const sc_graph_node *n);           /* draws random numbers, itself or in a graph that it runs */
+/* It writes to operand i. */
+static inline bool sc__node_writes(const sc_graph_node *n, int i) {
+  return n->in[i] >= 0 && ((n->inplace && i == 0) || (i < 32 && n->op->def->writes >> i & 1));
+}
+bool sc__node_acts(const sc_graph_node *n);             /* it does more than compute: writes to something, or draws random numbers */
 void sc__node_free(sc_context *ctx, sc_graph_node *n);
 
 /* ---- sizes that are not known yet ---- */

@@ -31,7 +31,7 @@ static bool same_value(const sc_rewriter *w, int32_t a, int32_t b, int depth) {
   const sc_value *x = &w->to->value[a], *y = &w->to->value[b];
   if (x->node < 0 || y->node < 0) return false;
   const sc_graph_node *p = &w->to->node[x->node], *q = &w->to->node[y->node];
-  if (p->op != q->op || p->base != q->base || p->n_in != q->n_in || p->inplace || p->op->def->writes || sc__node_random(p)) return false;
+  if (p->op != q->op || p->base != q->base || p->n_in != q->n_in || sc__node_acts(p)) return false;
   if (a - p->out[0] != b - q->out[0] || !sc__same_attrs(p->op, p->attr, q->attr)) return false;
   if (w->value[x->root].write >= 0 || w->value[y->root].write >= 0) return false;
   for (int i = 0; i < p->n_in; i++) {
@@ -133,7 +133,7 @@ static bool match_node(sc_match *m, const sc_ast *a, int32_t v) {
   const sc_value *x = &w->to->value[v];
   if (x->node < 0) return false;
   const sc_graph_node *n = &w->to->node[x->node];
-  if (n->op != a->op || n->out[0] != v || n->inplace || n->op->def->writes || sc__node_random(n)) return false;
+  if (n->op != a->op || n->out[0] != v || sc__node_acts(n)) return false;
   if (w->value[x->root].write > x->node) return false;
   for (int i = 0; i < m->n_inner; i++) if (m->inner[i] == x->node) return match_call(m, a, n->in, n->n_in, n->attr);
   if (m->n_inner == SC_RW_INNER) return false;
@@ -223,4 +223,12 @@ sc_attr *sc__rw_attr(sc_match *m, const char *name) {
 void sc__rw_set(sc_match *m, const char *name, sc_attr a) {
   sc_attr *at = sc__rw_attr(m, name);
   if (at) *at = a;
+}
+
+void sc__rw_set_list(sc_match *m, const char *name, const int64_t *v, int n) {
+  sc_attr *at = sc__rw_attr(m, name);
+  if (!at) return;
+  int64_t *list = m->list[at - m->attr];
+  memcpy(list, v, (size_t)n * 8);
+  *at = sc__ints(list, n);
 }

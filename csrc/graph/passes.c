@@ -25,8 +25,7 @@ typedef struct pass {
   size_t table_size;
 } pass;
 
-static bool writes(const sc_graph_node *n) { return n->inplace || n->op->def->writes; }
-static bool pure(const sc_graph_node *n) { return !writes(n) && !sc__node_random(n); }
+static bool pure(const sc_graph_node *n) { return !sc__node_acts(n); }
 
 static int32_t real(const pass *p, int32_t v) {
   while (v >= 0 && p->v->same[v] != v) v = p->v->same[v];
@@ -39,7 +38,7 @@ static int32_t root_of(const pass *p, int32_t v) { return p->alias[real(p, p->g-
 static void note_writes(pass *p, int32_t k) {
   const sc_graph_node *n = &p->g->node[k];
   for (int i = 0; i < n->n_in; i++)
-    if (n->in[i] >= 0 && ((n->inplace && i == 0) || (i < 32 && n->op->def->writes >> i & 1))) p->last_write[root_of(p, n->in[i])] = k;
+    if (sc__node_writes(n, i)) p->last_write[root_of(p, n->in[i])] = k;
 }
 
 /* Captured tensors may look into one memory. Numbers of the script, of which there are many, do not. */

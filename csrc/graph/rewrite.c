@@ -73,8 +73,7 @@ static sc_status prepare(sc_context *ctx) {
 
 /* ---- values ---- */
 
-static bool writes(const sc_graph_node *n, int i) { return (n->inplace && i == 0) || (i < 32 && n->op->def->writes >> i & 1); }
-static bool pure(const sc_graph_node *n) { return !n->inplace && !n->op->def->writes && !sc__node_random(n); }
+static bool pure(const sc_graph_node *n) { return !sc__node_acts(n); }
 
 static sc_status grow(sc_context *ctx, void *list, size_t *room, size_t need, size_t item) {
   if (need <= *room) return SC_OK;
@@ -142,7 +141,7 @@ static void survey(sc_rewriter *w) {
       int32_t v = g->node[k].in[i];
       if (v < 0) continue;
       w->uses[v]++;
-      if (writes(&g->node[k], i)) w->last_write[g->value[v].root] = (int32_t)k;
+      if (sc__node_writes(&g->node[k], i)) w->last_write[g->value[v].root] = (int32_t)k;
     }
   for (size_t i = 0; i < g->n_outputs; i++) {
     w->uses[g->output[i].value]++;
@@ -161,7 +160,7 @@ static void note_writes(sc_rewriter *w, size_t first) {
   for (size_t k = first; k < w->to->n_nodes; k++) {
     const sc_graph_node *n = &w->to->node[k];
     for (int i = 0; i < n->n_in; i++) {
-      if (n->in[i] < 0 || !writes(n, i)) continue;
+      if (!sc__node_writes(n, i)) continue;
       int32_t r = w->to->value[n->in[i]].root;
       w->value[r].write = (int32_t)k;
       const sc_tensor *t = w->to->value[r].captured;
@@ -176,7 +175,8 @@ static void note_writes(sc_rewriter *w, size_t first) {
 static bool may_stand_for(sc_rewriter *w, int32_t v, int32_t old, int32_t at, size_t first) {
   const sc_value *x = &w->to->value[v], *y = &w->from->value[old];
   if (x->dtype != y->dtype || x->ndim != y->ndim || memcmp(x->dim, y->dim, (size_t)x->ndim * 16) != 0) return false;
-  if (y->view) return w->id[y->root] == x->root;
+  if (y->view && w->id[y->root] == x->root) return true;
+  if (y->view && (w->last_write[y->root] >= 0 || w->shown[y->root] || (size_t)x->root < first)) return false;
   if ((size_t)x->root >= first) return true;
   int32_t back = w->value[x->root].back;
   if (w->last_write[old] >= 0 || (back >= 0 && w->last_write[back] >= at)) return false;
@@ -257,6 +257,7 @@ static sc_status replace(sc_rewriter *w, sc_match *m, int32_t k, bool *done) {
     s = becomes(w, n->out[0], t);
     drop_reads(w, n);
     w->fired++;
+    w->again = w->again || m->rule->row->pass == SC_PASS_NORMS;
   } else {
     s = SC_OK;
     for (size_t i = first; i < w->to->n_nodes; i++) w->dead[i] = true;
@@ -448,11 +449,17 @@ sc_status sc__graph_rewrite(sc_graph *g, unsigned passes, sc_graph **out) {
     if (s == SC_OK && w.fired) s = compact(&w);
   }
   int fired = w.fired;
+  bool again = w.again && passes & SC_PASS_FOLD;
   finish(&w, block, bytes);
   if (s == SC_OK && ctx->check_graphs) {               /* of debug builds and specs: whatever is wrong is our fault, and said */
     s = sc__graph_check(w.to);
     if (s == SC_OK) s = sc__effects_check(g, w.to);
     if (s == SC_EINVAL) { sc_graph_release(w.to); return s; }
+  }
+  if (s == SC_OK && again) {
+    s = sc__graph_rewrite(w.to, SC_PASS_FOLD, out);
+    sc_graph_release(w.to);
+    return s;
   }
   if (s == SC_OK && fired) { *out = w.to; return SC_OK; }
   sc_graph_release(w.to);

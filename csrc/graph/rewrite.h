@@ -61,6 +61,7 @@ typedef struct sc_rewriter {
   bool *dead;                    /* [room_nodes] of the new graph */
   size_t n, room, room_nodes;
   int fired;
+  bool again;                    /* constants may have come of it */
 } sc_rewriter;
 
 struct sc_match {
@@ -86,6 +87,7 @@ bool sc__rw_is_number(const sc_rewriter *w, int32_t v, double *out);
 /* The attribute of that name; NULL: there is none. */
 sc_attr *sc__rw_attr(sc_match *m, const char *name);
 void sc__rw_set(sc_match *m, const char *name, sc_attr a);
+void sc__rw_set_list(sc_match *m, const char *name, const int64_t *v, int n);
 
 /* ---- rewrite.c ---- */
 void sc__rules_free(sc_context *ctx);

@@ -23,6 +23,9 @@ typedef struct sc_neural {
   double (*dot)(int64_t n, const void *a, const void *b);
   /* y = exp(x - shift) * a */
   void (*exp_scaled)(int64_t n, const void *x, double shift, double a, void *y);
+  /* x = seen ? x : -infinity; x += a */
+  void (*hide)(int64_t n, const uint8_t *seen, void *x);
+  void (*add)(int64_t n, const void *a, void *x);
   /* ds = p * (dp - delta) * scale */
   void (*softmax_back)(int64_t n, const void *p, const void *dp, double delta, double scale, void *ds);
   /* One step of H cells. gate [4H]: i f g o before activation, after it on return; c, h: the new state; tc = tanh(c), kept for backward. */

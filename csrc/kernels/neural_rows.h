@@ -124,6 +124,17 @@ static double NK(dot)(int64_t n, const void *av, const void *bv) {
   return total;
 }
 
+static void NK(hide)(int64_t n, const uint8_t *restrict seen, void *xv) {
+  T *restrict x = xv;
+  for (int64_t i = 0; i < n; i++) x[i] = seen[i] ? x[i] : (T)-INFINITY;
+}
+
+static void NK(add)(int64_t n, const void *av, void *xv) {
+  const T *restrict a = av;
+  T *restrict x = xv;
+  for (int64_t i = 0; i < n; i++) x[i] += a[i];
+}
+
 static void NK(exp_scaled)(int64_t n, const void *xv, double shift, double a, void *yv) {
   const T *x = xv, m = (T)shift, k = (T)a;
   T *y = yv;
@@ -214,6 +225,6 @@ static void NK(rnn_back)(int64_t H, bool relu, const void *hv, const void *dhv, 
 
 const sc_neural NK3(sc__neural, T, ISA) = {
   .norm_row = NK(norm_row), .norm_row_back = NK(norm_row_back), .moments = NK(moments), .cross_moments = NK(cross_moments), .affine = NK(affine),
-  .affine2 = NK(affine2), .max = NK(max), .exp_sum = NK(exp_sum), .dot = NK(dot), .exp_scaled = NK(exp_scaled), .softmax_back = NK(softmax_back),
+  .affine2 = NK(affine2), .max = NK(max), .exp_sum = NK(exp_sum), .hide = NK(hide), .add = NK(add), .dot = NK(dot), .exp_scaled = NK(exp_scaled), .softmax_back = NK(softmax_back),
   .lstm = NK(lstm), .lstm_back = NK(lstm_back), .gru = NK(gru), .gru_back = NK(gru_back), .rnn = NK(rnn), .rnn_back = NK(rnn_back),
 };

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS = 64, SLOTS = 32, A_CAUSAL = 0, A_SCALE = 1 };
+enum { ROWS = 64, SLOTS = 32, A_CAUSAL = 0, A_SCALE = 1, A_NAN_ROWS = 2 };
 
 /* The last two dims of a tensor [heads…, rows, cols] whose columns lie side by side. */
 typedef struct heads {
@@ -42,7 +42,7 @@ typedef struct job {
   const sc_neural *k;
   sc_dtype type;
   int64_t L, S, E, Ev, z, n_heads, blocks, slots, per_slot, slot_bytes;
-  bool causal;
+  bool causal, nan_rows;
   double scale;
   heads q, key, v, y, dy;
   const sc_tensor *mask;               /* expanded to [heads…, L, S]; NULL: none */
@@ -60,6 +60,19 @@ static sc_status gemm(const job *j, bool ta, bool tb, int64_t m, int64_t n, int6
 static double get(const job *j, const char *v, int64_t i) { return j->type == SC_FLOAT32 ? (double)((const float *)v)[i] : ((const double *)v)[i]; }
 static void put(const job *j, char *v, int64_t i, double f) { if (j->type == SC_FLOAT32) ((float *)v)[i] = (float)f; else ((double *)v)[i] = f; }
 
+/* A row of scores, masked: bools say what may be looked at, numbers are added. */
+static void mask_row(const job *j, sc_dtype type, int64_t n, const char *mask, int64_t step, char *row) {
+  int64_t z = (int64_t)sc_dtype_size(type);
+  if (step == 1 && type == SC_BOOL) j->k->hide(n, (const uint8_t *)mask, row);
+  else if (step == 1 && type == j->type) j->k->add(n, mask, row);
+  else
+    for (int64_t i = 0; i < n; i++) {
+      double v = sc__load(type, mask + i * step * z).f;
+      if (type != SC_BOOL) put(j, row, i, get(j, row, i) + v);
+      else if (v == 0) put(j, row, i, -INFINITY);
+    }
+}
+
 /* Keys that rows r0 … r1 can see. */
 static int64_t visible(const job *j, int64_t r1) { return j->causal && r1 < j->S ? r1 : j->S; }
 
@@ -74,11 +87,7 @@ static sc_status scores(const job *j, int64_t head, int64_t r0, int64_t r1, int6
       const sc_tensor *m = j->mask;
       int64_t z = (int64_t)sc_dtype_size((sc_dtype)m->dtype), step = sc__stride(m)[m->ndim - 1];
       const char *at = m->data + (head_offset(m, head) + r * sc__stride(m)[m->ndim - 2]) * z;
-      for (int64_t i = 0; i < n; i++) {
-        if (m->dtype == SC_BOOL) { if (!at[i * step]) put(j, row, i, -INFINITY); continue; }
-        if (m->dtype == SC_FLOAT32 && j->type == SC_FLOAT32) { ((float *)row)[i] += ((const float *)at)[i * step]; continue; }
-        put(j, row, i, get(j, row, i) + sc__load((sc_dtype)m->dtype, at + i * step * z).f);
-      }
+      mask_row(j, (sc_dtype)m->dtype, n, at, step, row);
     }
     if (j->causal) for (int64_t i = r + 1; i < n; i++) put(j, row, i, -INFINITY);
   }
@@ -95,7 +104,7 @@ static sc_status forward_unit(const job *j, int64_t unit, char *s) {
     double m = j->k->max(n, row), sum = 0;
     if (m != -INFINITY) sum = j->k->exp_sum(n, row, 1, m, row);
     else {                                             /* nothing to look at; a NaN is not nothing */
-      bool nan = false;
+      bool nan = j->nan_rows;
       for (int64_t i = 0; i < n && !nan; i++) nan = isnan(get(j, row, i));
       if (nan) sum = NAN;
       else memset(row, 0, (size_t)(n * z));
@@ -191,6 +200,7 @@ static sc_status attention_infer(sc_call *c) {
 
 static sc_status attention_run(sc_call *c) {
   job j = job_of(c, c->in[0], c->in[1], c->in[2], c->in[3]);
+  j.nan_rows = c->attr[A_NAN_ROWS].i;
   sc_tensor *y = NULL;
   sc_status s = heads_of(c->in[0], j.type, &j.q);
   if (s == SC_OK) s = heads_of(c->in[1], j.type, &j.key);
@@ -383,7 +393,7 @@ static sc_status sdpa(sc_call *c) {
 }
 
 const sc_op sc__ops_attention[] = {
-  {"attention(q, k, v, mask: tensor?, causal: bool, scale: float) -> y, lse", "softmax(scale q k' + mask) v over heads of equal leading dims.", SC_OP_INTERNAL,
+  {"attention(q, k, v, mask: tensor?, causal: bool, scale: float, nan_rows: bool = false) -> y, lse", "softmax(scale q k' + mask) v over heads of equal leading dims. nan_rows: a row with nothing to look at gives NaN, as a softmax of it does.", SC_OP_INTERNAL,
    .infer = attention_infer, .run = attention_run, .backward = attention_backward, .saves = 15},
   {"attention_backward(inputs: tensor[], causal: bool, scale: float) -> dq, dk, dv", "attention's gradient.", SC_OP_INTERNAL, .infer = back_infer,
    .run = back_run, .no_grad = "for gradients of gradients attention writes its gradient with plain ops"},

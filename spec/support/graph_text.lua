@@ -17,7 +17,7 @@ end
 ---@param graph userdata  # of the engine
 ---@return string
 return function(graph)
-  local whole, captured, inputs = graph:whole(), {}, {}
+  local whole, captured, n_captured, inputs = graph:whole(), {}, 0, {}
   for i, v in ipairs(whole.inputs) do inputs[v] = NAMES[i] end
   local made = {}
   for _, n in ipairs(whole.nodes) do
@@ -29,8 +29,8 @@ return function(graph)
     if inputs[v] then return inputs[v] end
     if x.number ~= nil then return number(x.number) end
     if not captured[v] then
-      captured[#captured + 1] = v
-      captured[v] = "c" .. #captured
+      n_captured = n_captured + 1
+      captured[v] = "c" .. n_captured
     end
     return captured[v]
   end
