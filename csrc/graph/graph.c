@@ -65,6 +65,7 @@ void sc_graph_release(sc_graph *g) {
   for (size_t i = 0; i < g->n_changes; i++) { sc_tensor_release(g->change[i].leaf); sc_tensor_release(g->change[i].before); }
   sc__release(ctx, g->change, g->room_changes * sizeof *g->change);
   sc__release(ctx, g->value, g->room_values * sizeof *g->value);
+  sc__release(ctx, g->capture, g->room_captures * sizeof *g->capture);
   sc__release(ctx, g->node, g->room_nodes * sizeof *g->node);
   sc__release(ctx, g->output, g->room_outputs * sizeof *g->output);
   sc__release(ctx, g->input, g->room_inputs * sizeof *g->input);
@@ -155,16 +156,53 @@ static sc_status from_outside(sc_graph *g, sc_tensor *t, int32_t *out) {
   return SC_OK;
 }
 
+/* ---- captured values by tensor: open addressing. Places of values that were cut off again stay; they are of no tensor. ---- */
+
+static size_t capture_slot(size_t room, const sc_tensor *t) { return ((uintptr_t)t >> 4) * 0x9e3779b97f4a7c15u >> 20 & (room - 1); }
+
+static void put_capture(int32_t *table, size_t room, const sc_tensor *t, int32_t v) {
+  size_t at = capture_slot(room, t);
+  while (table[at] >= 0) at = (at + 1) & (room - 1);
+  table[at] = v;
+}
+
+static sc_status room_for_capture(sc_graph *g) {
+  if (2 * (g->n_captures + 1) <= g->room_captures) return SC_OK;
+  size_t room = g->room_captures ? g->room_captures * 2 : 32;
+  int32_t *table = sc__alloc(g->ctx, room * sizeof *table);
+  if (!table) return sc__no_memory(g->ctx, room * sizeof *table);
+  memset(table, 0xff, room * sizeof *table);
+  g->n_captures = 0;
+  for (size_t v = 0; v < g->n_values; v++)
+    if (g->value[v].kind == SC_VALUE_CAPTURE) { put_capture(table, room, g->value[v].captured, (int32_t)v); g->n_captures++; }
+  sc__release(g->ctx, g->capture, g->room_captures * sizeof *g->capture);
+  g->capture = table;
+  g->room_captures = room;
+  return SC_OK;
+}
+
+int32_t sc__captured_value(const sc_graph *g, const sc_tensor *t) {
+  if (!g->room_captures) return -1;
+  for (size_t at = capture_slot(g->room_captures, t); g->capture[at] >= 0; at = (at + 1) & (g->room_captures - 1)) {
+    int32_t v = g->capture[at];
+    if ((size_t)v < g->n_values && g->value[v].kind == SC_VALUE_CAPTURE && g->value[v].captured == t) return v;
+  }
+  return -1;
+}
+
 /* The value a tensor stands for in g; a tensor with data is captured. */
 sc_status sc__graph_value(sc_graph *g, sc_tensor *t, int32_t *out) {
   if (t->graph == g) { *out = t->value; return SC_OK; }
   if (g->part && !(t->flags & SC_T_WRAPPED)) return from_outside(g, t, out);
   if (t->graph) return sc__fail(g->ctx, SC_EINVAL, "graph: a tensor of another graph is used");
-  for (size_t i = g->n_values; i-- > 0; )
-    if (g->value[i].captured == t) { *out = (int32_t)i; return SC_OK; }
+  *out = sc__captured_value(g, t);
+  if (*out >= 0) return SC_OK;
+  SC_TRY(room_for_capture(g));
   SC_TRY(add_value(g, SC_VALUE_CAPTURE, (sc_dtype)t->dtype, t->ndim, t->dim, sc__stride(t), out));
   g->value[*out].captured = sc_tensor_retain(t);
   g->value[*out].requires = sc_requires_grad(t);
+  put_capture(g->capture, g->room_captures, t, *out);
+  g->n_captures++;
   return SC_OK;
 }
 

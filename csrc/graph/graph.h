@@ -53,6 +53,8 @@ struct sc_graph {
   int n_sizes;
   const char *size_name[10];     /* [SC_SYMBOLS] interned: what sizes that are not known are called */
   sc_tensor *generators;         /* NULL, or int64 {n, 2}: those that nodes draw from when the graph was read from text; owned */
+  int32_t *capture;              /* [room_captures], a power of 2: captured values by their tensor's address, -1: free */
+  size_t n_captures, room_captures;
   size_t most_nodes;             /* recording more is refused; 0: no limit */
   struct sc_graph *built_before; /* what was being built when this one took over */
   bool part;                     /* a branch or body being recorded: tensors from outside become inputs, their `captured` is what they are */
@@ -60,6 +62,7 @@ struct sc_graph {
 };
 
 sc_graph *sc__graph_retain(sc_graph *g);
+int32_t sc__captured_value(const sc_graph *g, const sc_tensor *t);       /* -1: t is not captured */
 /* The value that t stands for in g; a tensor with data is captured. */
 sc_status sc__graph_value(sc_graph *g, sc_tensor *t, int32_t *out);
 /* A further input, laid out with these strides. */

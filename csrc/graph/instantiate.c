@@ -195,9 +195,10 @@ sc_status sc__graph_instantiate(const sc_graph *g, const sc_sizes *sizes, const 
   for (size_t v = 0; v < g->n_values; v++) sc_tensor_release(s.now[v]);
   sc__release(ctx, s.now, (g->n_values + 1) * sizeof *s.now);
   if (st != SC_OK) { sc_graph_release(to); return st; }
-  for (size_t v = 0, w = 0; v < g->n_values; v++) {      /* whether captures ask for gradients is decided by the recording */
+  for (size_t v = 0; v < g->n_values; v++) {      /* whether captures ask for gradients is decided by the recording */
     if (!g->value[v].captured) continue;
-    for (w = 0; w < to->n_values; w++) if (to->value[w].captured == g->value[v].captured) to->value[w].requires = g->value[v].requires;
+    int32_t w = sc__captured_value(to, g->value[v].captured);
+    if (w >= 0) to->value[w].requires = g->value[v].requires;
   }
   *out = to;
   return SC_OK;
