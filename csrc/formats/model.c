@@ -118,7 +118,7 @@ sc_status sc__model_open(const sc_source *s, sc_model *m) {
     if (p.field == 14) well = metadata(m, p.data, p.size);
     if (p.field == 20) well = training(m, p.data, p.size);
   }
-  if (!well || r < 0 || !m->graph) return sc__source_bad(s, "not an ONNX file, or a broken one");
+  if (!well || r < 0 || !m->graph) return sc__source_bad(s, "not an ONNX file, or a broken one: a message is malformed or there is no graph");
   return SC_OK;
 }
 

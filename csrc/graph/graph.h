@@ -109,6 +109,8 @@ sc_status sc__graph_same(const sc_graph *a, const sc_graph *b, bool *out);
 typedef struct sc__instance { const sc_graph *from; const sc_sizes *sizes; sc_tensor **now; struct sc_control *controls; } sc__instance;
 void sc__instance_end(sc__instance *s);
 sc_status sc__graph_again(sc__instance *s, const sc_graph_node *n);
+/* g's nodes emitted on these inputs: carried out, or recorded where something is being recorded. out: new, one per output. */
+sc_status sc__graph_apply(const sc_graph *g, const sc_sizes *sizes, sc_tensor *const *in, sc_tensor **out);
 
 /* ---- splitting (split.c) ---- */
 typedef struct sc_graph_mark { size_t nodes, values, inputs, outputs; } sc_graph_mark;   /* a place in the recording */

@@ -142,7 +142,7 @@ sc_status sc__graph_again(instance *s, const sc_graph_node *n) {
   sc__release(ctx, in, (size_t)(n->n_in + 1) * sizeof *in);
   SC_TRY(st);
   sc_graph *g = ctx->tracing;
-  if (g->n_nodes) g->node[g->n_nodes - 1].where = n->where;
+  if (g && g->n_nodes) g->node[g->n_nodes - 1].where = n->where;
   for (int i = 0; i < n_out; i++) {
     if (n->inplace && i == 0) { sc_tensor_release(out[i]); continue; }
     sc_tensor_release(s->now[n->out[i]]);
@@ -202,4 +202,26 @@ sc_status sc__graph_instantiate(const sc_graph *g, const sc_sizes *sizes, const 
   }
   *out = to;
   return SC_OK;
+}
+
+static sc_status apply_nodes(instance *s, sc_tensor *const *in, sc_tensor **out) {
+  const sc_graph *g = s->from;
+  for (size_t i = 0; i < g->n_inputs; i++) s->now[g->input[i]] = sc_tensor_retain(in[i]);
+  for (size_t v = 0; v < g->n_values; v++)
+    if (g->value[v].kind == SC_VALUE_CAPTURE) SC_TRY(captured(s, g->value[v].captured, &s->now[v]));
+  for (size_t k = 0; k < g->n_nodes; k++) SC_TRY(sc__graph_again(s, &g->node[k]));
+  for (size_t i = 0; i < g->n_outputs; i++) out[i] = sc_tensor_retain(s->now[g->output[i].value]);
+  return SC_OK;
+}
+
+sc_status sc__graph_apply(const sc_graph *g, const sc_sizes *sizes, sc_tensor *const *in, sc_tensor **out) {
+  sc_context *ctx = g->ctx;
+  size_t bytes = (g->n_values + 1) * sizeof(sc_tensor *);
+  instance s = {.from = g, .sizes = sizes, .now = sc__alloc_zero(ctx, bytes)};
+  if (!s.now) return sc__no_memory(ctx, bytes);
+  sc_status st = apply_nodes(&s, in, out);
+  sc__instance_end(&s);
+  for (size_t v = 0; v < g->n_values; v++) sc_tensor_release(s.now[v]);
+  sc__release(ctx, s.now, bytes);
+  return st;
 }

@@ -155,11 +155,37 @@ void sc__captures_free(sc_context *ctx, sc__captures *c) {
   *c = (sc__captures){0};
 }
 
+static void apply_names(sc_graph *g, const sc__captures *c) {
+  for (size_t v = 0; v < g->n_values; v++)
+    for (size_t i = 0; g->value[v].kind == SC_VALUE_CAPTURE && i < c->n; i++)
+      if (c->list[i].t == g->value[v].captured) g->value[v].name = c->list[i].name;
+  for (size_t k = 0; k < g->n_nodes; k++) {
+    const sc_control *p = program_of(&g->node[k]);
+    for (int i = 0; p && i < p->n_graphs; i++) apply_names(p->graph[i], c);
+  }
+}
+
+sc_status sc__graph_name_all(sc_graph *g) {
+  sc__captures c;
+  SC_TRY(sc__graph_captures(g, &c));
+  apply_names(g, &c);
+  sc__captures_free(g->ctx, &c);
+  return SC_OK;
+}
+
+static void name_in(sc_graph *g, const sc_tensor *t, const char *name) {
+  for (size_t v = 0; v < g->n_values; v++)
+    if (g->value[v].kind == SC_VALUE_CAPTURE && g->value[v].captured == t) g->value[v].name = name;
+  for (size_t k = 0; k < g->n_nodes; k++) {
+    const sc_control *p = program_of(&g->node[k]);
+    for (int i = 0; p && i < p->n_graphs; i++) name_in(p->graph[i], t, name);
+  }
+}
+
 sc_status sc__graph_name(sc_graph *g, const sc_tensor *t, const char *name) {
   const char *text = sc__intern(g->ctx, name);
   if (!text) return sc__no_memory(g->ctx, 64);
-  for (size_t v = 0; v < g->n_values; v++)
-    if (g->value[v].kind == SC_VALUE_CAPTURE && g->value[v].captured == t) g->value[v].name = text;
+  name_in(g, t, text);
   return SC_OK;
 }
 

@@ -35,6 +35,8 @@ typedef struct sc__captures { sc__captured *list; size_t n, room; } sc__captures
 /* new: give it to sc__captures_free. Numbers of the script are not among them. */
 sc_status sc__graph_captures(const sc_graph *g, sc__captures *out);
 void sc__captures_free(sc_context *ctx, sc__captures *c);
+/* Gives every captured tensor, in the graphs that nodes run too, the name it has in g's text. */
+sc_status sc__graph_name_all(sc_graph *g);
 /* The name that t has in texts of g; it is forgotten when t is not captured. */
 sc_status sc__graph_name(sc_graph *g, const sc_tensor *t, const char *name);
 

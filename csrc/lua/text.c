@@ -3,6 +3,7 @@
 
 #include "binding.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* g:sizes{name, …}: what its symbolic sizes are called, in the order of their stand-ins; without names: the list of them. */
@@ -66,11 +67,13 @@ static int push_named(lua_State *L) {
   return 1;
 }
 
-/* g:named() -> list of { name =, tensor =, shared = } for the tensors it captures, branches and bodies included, as g:text() calls them */
+/* g:named() -> list of { name =, tensor =, shared = } for the tensors it captures, branches and bodies included, as g:text() calls them;
+** they keep these names */
 static int graph_named(lua_State *L) {
   binding *b = sc__binding(L);
   sc__enter(L, b);
   sc__captures c;
+  sc__check(L, b, sc__graph_name_all(sc__check_graph(L, 1)));
   sc__check(L, b, sc__graph_captures(sc__check_graph(L, 1), &c));
   luaL_checkstack(L, 4, "graph");
   lua_pushcfunction(L, push_named);
@@ -95,6 +98,32 @@ static int graph_rebase(lua_State *L) {
   if (k < 1 || k > (lua_Integer)g->n_nodes || base < 0 || base > 1) return sc__raise_text(L, sc__binding(L), "rebase: out of range");
   g->node[k - 1].base = (uint8_t)base;
   return 0;
+}
+
+/* g:apply({size, …}, {tensor, …}) -> list of results: g's nodes emitted on these inputs, into what is being recorded */
+static int graph_apply(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc_graph *g = sc__check_graph(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  luaL_checktype(L, 3, LUA_TTABLE);
+  sc_sizes z = {.n = (int)lua_rawlen(L, 2)};
+  if (z.n > SC_SYMBOLS) return sc__raise_text(L, b, "graph: at most %d symbolic sizes", SC_SYMBOLS);
+  for (int i = 0; i < z.n; i++) { lua_rawgeti(L, 2, i + 1); z.actual[i] = luaL_checkinteger(L, -1); lua_pop(L, 1); }
+  sc_tensor **in = lua_newuserdatauv(L, (g->n_inputs + g->n_outputs + 1) * sizeof *in, 0), **out = in + g->n_inputs;
+  for (size_t i = 0; i < g->n_inputs; i++) {
+    lua_rawgeti(L, 3, (lua_Integer)i + 1);
+    in[i] = sc__check_tensor(L, b, lua_gettop(L), "graph");
+    const sc_value *v = &g->value[g->input[i]];
+    bool fits = in[i]->dtype == v->dtype && in[i]->ndim == v->ndim;
+    for (int d = 0; fits && d < v->ndim; d++) fits = in[i]->dim[d] == sc__sizes_apply(&z, v->dim[d]);
+    if (!fits) return sc__raise_text(L, b, "graph: input %s has another dtype or shape than the graph's", v->name);
+    lua_pop(L, 1);
+  }
+  sc__check(L, b, sc__graph_apply(g, &z, in, out));
+  lua_createtable(L, (int)g->n_outputs, 0);
+  for (size_t i = 0; i < g->n_outputs; i++) { sc__push_tensor(L, b, out[i]); lua_rawseti(L, -2, (lua_Integer)i + 1); }
+  return 1;
 }
 
 typedef struct finder { lua_State *L; binding *b; } finder;
@@ -141,12 +170,23 @@ static int graph_parse(lua_State *L) {
   return 1;
 }
 
+/* core.random_text() -> "SEED OFFSET" of the default generator */
+static int random_text(lua_State *L) {
+  char text[64];
+  const sc_generator *g = &sc__binding(L)->ctx->rng;
+  snprintf(text, sizeof text, "%llu %llu", (unsigned long long)g->seed, (unsigned long long)g->offset);
+  lua_pushstring(L, text);
+  return 1;
+}
+
 void sc__open_text(lua_State *L, binding *b) {
-  static const luaL_Reg METHODS[] = {{"sizes", graph_sizes}, {"text", graph_text}, {"named", graph_named}, {"name", graph_name}, {"rebase", graph_rebase}, {NULL, NULL}};
+  static const luaL_Reg METHODS[] = {{"sizes", graph_sizes}, {"text", graph_text}, {"named", graph_named}, {"name", graph_name}, {"rebase", graph_rebase}, {"apply", graph_apply}, {NULL, NULL}};
   (void)b;
   lua_getfield(L, -1, "graph_methods");
   luaL_setfuncs(L, METHODS, 0);
   lua_pop(L, 1);
   lua_pushcfunction(L, graph_parse);
   lua_setfield(L, -2, "graph_parse");
+  lua_pushcfunction(L, random_text);
+  lua_setfield(L, -2, "random_text");
 }

@@ -33,6 +33,29 @@ function graph.wrap(recorded, n_sizes)
   return setmetatable({ core = recorded, symbols = symbols, numbers = numbers, inputs = inputs, outputs = outputs, compiled = true }, Graph)
 end
 
+--- A size of a recorded graph as people write it: an integer, a name, or "?" for what follows from a name.
+local function size_of(v, names)
+  local at, quotient, rest = core.size_term(v, #names)
+  if not at then return v end
+  return quotient == 1 and rest == 0 and names[at] or "?"
+end
+
+--- A graph read from a file, ready to run; `inputs` and `outputs` of the run describe what it takes and gives.
+function graph.loaded(recorded, options)
+  local whole, names = recorded:whole(), recorded:sizes()
+  local self = setmetatable({ core = recorded, symbols = {}, numbers = names, inputs = {}, outputs = {}, compiled = true }, Graph)
+  for i, name in ipairs(names) do self.symbols[name] = i end
+  local function described(name, value)
+    local shape = {}
+    for i, d in ipairs(value.shape) do shape[i] = size_of(d, names) end
+    return { name = name, shape = shape, dtype = value.dtype }
+  end
+  local outputs = {}
+  for i, v in ipairs(whole.inputs) do self.inputs[i] = described(whole.values[v].name, whole.values[v]) end
+  for i, o in ipairs(whole.outputs) do self.outputs[i], outputs[i] = o.name, described(o.name, whole.values[o.value]) end
+  return setmetatable({ graph = self, plans = {}, options = options or {}, inputs = self.inputs, outputs = outputs, recorded = true }, Run)
+end
+
 --- The stand-in for a named size.
 local function symbol(self, name)
   local at = self.symbols[name]
@@ -75,7 +98,7 @@ local function actual_sizes(self, feeds)
       fault.raise("graph", "input %s: expected a tensor, got %s", input.name, type(t))
     end
     for i, d in ipairs(input.shape) do
-      if type(d) == "string" then
+      if type(d) == "string" and d ~= "?" then
         local at, size = self.symbols[d], t:dim() == #input.shape and t:size(i)
         if size and sizes[at] and sizes[at] ~= size then
           error(string.format("graph: input %s: size \"%s\" is %d here and %d elsewhere", input.name, d, size, sizes[at]), 3)
@@ -118,7 +141,17 @@ function Run:_bind(feeds)
   end
 end
 
+--- Recorded into what is being recorded, or carried out op by op, so that gradients flow.
+local function directly(self, feeds)
+  local g, list, results = self.graph, {}, {}
+  local sizes = actual_sizes(g, feeds)
+  for i, input in ipairs(g.inputs) do list[i] = feeds[input.name] end
+  for i, t in ipairs(g.core:apply(sizes, list)) do results[g.outputs[i]] = t end
+  return results
+end
+
 function Run:__call(feeds)
+  if core.is_tracing() then return directly(self, feeds) end
   if self._watched then return self:start(feeds):result() end
   local plan, args, finish = self:_bind(feeds)
   return finish(table.pack(plan(table.unpack(args, 1, args.n))))
@@ -127,7 +160,17 @@ end
 require("sconce.run").install(Run)
 
 --- The same graph with memory of its own; weights are shared.
-function Run:clone() return setmetatable({ graph = self.graph, plans = {}, options = self.options }, Run) end
+function Run:clone()
+  return setmetatable({ graph = self.graph, plans = {}, options = self.options, inputs = self.inputs, outputs = self.outputs,
+    recorded = self.recorded }, Run)
+end
+
+--- The tensors it captured, by the names they have in the file: parameters, state of optimisers, constants.
+function Run:parameters()
+  local list = {}
+  for _, c in ipairs(self.graph.core:named()) do list[c.name] = c.tensor end
+  return list
+end
 
 --- A session fetches any tensors of the graph, computing only what they need.
 function Graph:session() return setmetatable({ graph = self, plans = {} }, Session) end
@@ -155,10 +198,11 @@ end
 --- Writes the graph as an ONNX model; see lua/sconce/onnx/export.lua.
 ---@param path string
 ---@param options? { external?: boolean, index_base?: integer }  # external: large weights in a file beside it
-function Graph:save(path, options) require("sconce.onnx.export")(self.core, path, options, self.numbers) end
+--- Returns a list of what the standard nodes do not say: { op =, where =, why = }; empty for a model that other runtimes run.
+function Graph:save(path, options) return require("sconce.onnx.export")(self.core, path, options, self.numbers) end
 
 -- Of compiled functions: f.last.graph:save(path).
-function core.graph_methods.save(g, path, options) require("sconce.onnx.export")(g, path, options) end
+function core.graph_methods.save(g, path, options) return require("sconce.onnx.export")(g, path, options) end
 
 -- ---------------------------------------------------------------- looking inside
 

@@ -182,6 +182,9 @@ function run.install(class)
     look_on(self)
   end
 
+  --- Writes the graph, with its tensors as they are now, as an ONNX model: see Graph:save.
+  function class:save(path, options) return self.graph:save(path, options) end
+
   --- Bytes of the arena, for the sizes seen last.
   function class:bytes() return self.last and self.last:stats().bytes or 0 end
 

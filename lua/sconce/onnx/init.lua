@@ -159,13 +159,17 @@ function Run:__tostring()
   return string.format("model run (%d nodes; %s -> %s)", #self.model.graph.node, names(self.inputs), names(self.outputs))
 end
 
---- Reads an ONNX file. Errors: a broken file, an op that is not known (named with its node), data outside the model's folder.
+--- Reads an ONNX file. One that sconce has written comes back whole, a training graph with its state and with the default generator as it
+--- was; of others the nodes are carried out. Errors: a broken file, an op that is not known (named with its node), data outside the model's folder.
 ---@param path string
----@param options? { passes?: integer }
+---@param options? { passes?: any, nodes?: boolean }  # nodes: carry out the standard nodes of a file of ours, too
 function onnx.load(path, options)
   if type(path) ~= "string" then error("load_graph: argument 1 (path): expected a string, got " .. type(path), 2) end
+  options = options or {}
+  local recorded = not options.nodes and core.onnx_graph(path)
+  if recorded then return require("sconce.graph").loaded(recorded, options) end
   local model = walk.prepare(core.onnx_model(path))
-  local self = setmetatable({ model = model, options = options or {}, plans = {}, n_plans = 0, recorded = true, by_name = {} }, Run)
+  local self = setmetatable({ model = model, options = options, plans = {}, n_plans = 0, recorded = true, by_name = {} }, Run)
   self.inputs = described(model.graph.input, model.initial)
   for _, v in ipairs(model.graph.input or {}) do self.by_name[v.name] = true end
   self.outputs = described(model.graph.output)

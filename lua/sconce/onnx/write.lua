@@ -37,11 +37,16 @@ function write.message(out, field, pieces)
   table.move(pieces, 1, #pieces, #out + 1, out)
 end
 
---- TensorProto; outside: { pieces =, size =, name = } of the file beside the model, or nil.
-function write.tensor(name, t, outside)
+--- TensorProto without its elements.
+function write.head(name, t)
   local head = {}
   for i, d in ipairs(t.shape) do head[i] = write.int(1, d) end
-  head[#head + 1] = write.int(2, core.onnx_code(t.dtype)) .. write.text(8, name)
+  return table.concat(head) .. write.int(2, core.onnx_code(t.dtype)) .. write.text(8, name)
+end
+
+--- TensorProto; outside: { pieces =, size =, name = } of the file beside the model, or nil.
+function write.tensor(name, t, outside)
+  local head = { write.head(name, t) }
   local n = write.bytes_of(t)
   if outside and n >= OUTSIDE then
     local gap = -outside.size % 4096
@@ -57,17 +62,20 @@ function write.tensor(name, t, outside)
   return { table.concat(head) .. varint(9 << 3 | 2) .. varint(n), t }
 end
 
+--- AttributeProto. v: an integer, a float, a text, a list of integers or floats, { graph = bytes } or { tensor = pieces }.
 local function attribute(name, v)
-  local kind = math.type(v)
-  if kind == "integer" then return write.text(1, name) .. write.int(3, v) .. write.int(20, 2) end
-  if kind == "float" then return write.text(1, name) .. write.float(2, v) .. write.int(20, 1) end
-  if type(v) == "string" then return write.text(1, name) .. write.text(4, v) .. write.int(20, 3) end
-  local parts = { write.text(1, name) }
-  for _, x in ipairs(v) do parts[#parts + 1] = write.int(8, x) end
-  return table.concat(parts) .. write.int(20, 7)
+  local kind, head = math.type(v), write.text(1, name)
+  if kind == "integer" then return head .. write.int(3, v) .. write.int(20, 2) end
+  if kind == "float" then return head .. write.float(2, v) .. write.int(20, 1) end
+  if type(v) == "boolean" then return head .. write.int(3, v and 1 or 0) .. write.int(20, 2) end
+  if type(v) == "string" then return head .. write.text(4, v) .. write.int(20, 3) end
+  if v.graph then return head .. write.text(6, v.graph) .. write.int(20, 5) end
+  local parts, floats = { head }, math.type(v[1]) == "float"
+  for _, x in ipairs(v) do parts[#parts + 1] = floats and write.float(7, x) or write.int(8, x) end
+  return table.concat(parts) .. write.int(20, floats and 6 or 7)
 end
 
-function write.node(name, op, inputs, outputs, attrs)
+function write.node(name, op, inputs, outputs, attrs, domain)
   local parts, names = {}, {}
   for _, s in ipairs(inputs) do parts[#parts + 1] = write.text(1, s) end
   for _, s in ipairs(outputs) do parts[#parts + 1] = write.text(2, s) end
@@ -75,8 +83,12 @@ function write.node(name, op, inputs, outputs, attrs)
   for k in pairs(attrs or {}) do names[#names + 1] = k end
   table.sort(names)
   for _, k in ipairs(names) do parts[#parts + 1] = write.text(5, attribute(k, attrs[k])) end
+  if domain then parts[#parts + 1] = write.text(7, domain) end
   return table.concat(parts)
 end
+
+--- StringStringEntryProto
+function write.entry(field, key, value) return write.text(field, write.text(1, key) .. write.text(2, value)) end
 
 --- ValueInfoProto; sizes are integers or texts.
 function write.value(name, dtype, shape)

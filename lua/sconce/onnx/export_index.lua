@@ -1,0 +1,4 @@
+--- Reads and writes through index tensors, sorting and running reductions, in ONNX.
+local ops = {}
+
+return ops
