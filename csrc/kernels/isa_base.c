@@ -3,6 +3,7 @@
 #pragma GCC optimize("O3,no-math-errno,no-trapping-math,no-unswitch-loops")
 #endif
 #define ISA base
+#define STAMP_NARROW
 #define STAMP_ALL
 #include "pointwise_stamp.h"
 #include "neural_stamp.h"

@@ -47,8 +47,10 @@ enum {
 };
 extern const sc_pw sc__pw[SC_PW_COUNT];
 /* NULL: the op does not exist in that type. Bools without b8 are computed as int64. */
-typedef struct sc_pw_kernels { sc_pw_fn f32, f64, i64, u64, b8; } sc_pw_kernels;
+typedef struct sc_pw_kernels { sc_pw_fn f32, f64, i64, u64, b8, i8, u8, i16, i32; } sc_pw_kernels;
 sc_pw_fn sc__pw_kernel(sc_isa isa, int id, sc_ctype type);
+/* The loop over elements of that dtype as they lie in memory, integers of 8 to 32 bits included; NULL: there is none. */
+sc_pw_fn sc__pw_packed_kernel(sc_isa isa, int id, sc_dtype dtype);
 
 #include "program.h"
 

@@ -1,5 +1,5 @@
 /* The loops of the pointwise ops, stamped from pointwise_table.h. An including file names its copy with `#define ISA avx2`, and
-** defines STAMP_ALL when it also wants the integers and the rows marked ONE. No include guard: each instruction set has a file. */
+** defines STAMP_ALL when it also wants the integers and the rows marked ONE, STAMP_NARROW for integers in their own width. No include guard: each instruction set has a file. */
 #include "kernels.h"
 #include "math.h"
 
@@ -32,28 +32,35 @@
   if (as == 1) EACH(LET T a = ap[i]; dp[i] = STORED(R, e)) \
   else EACH(LET T a = ap[i * as]; dp[i] = STORED(R, e))
 #define LOOP_2(A, R, e) \
-  const T *bp = bv; \
+  const MEM *bp = bv; \
   if (as == 1 && bs == 1) EACH(LET A a = ap[i]; LET T b = bp[i]; dp[i] = STORED(R, e)) \
   else if (as == 1 && bs == 0) { LET T b = bp[0]; EACH(LET A a = ap[i]; dp[i] = STORED(R, e)) } \
   else if (as == 0 && bs == 1) { LET A a = ap[0]; EACH(LET T b = bp[i]; dp[i] = STORED(R, e)) } \
   else EACH(LET A a = ap[i * as]; LET T b = bp[i * bs]; dp[i] = STORED(R, e))
 #define LOOP_3(A, R, e) \
-  const T *bp = bv, *cp = cv; \
+  const MEM *bp = bv, *cp = cv; \
   if (as == 1 && bs == 1 && cs == 1) EACH(LET A a = ap[i]; LET T b = bp[i]; LET T c = cp[i]; dp[i] = STORED(R, e)) \
   else if (as == 1 && bs == 1 && cs == 0) { LET T c = cp[0]; EACH(LET A a = ap[i]; LET T b = bp[i]; dp[i] = STORED(R, e)) } \
   else if (as == 1 && bs == 0 && cs == 1) { LET T b = bp[0]; EACH(LET A a = ap[i]; LET T c = cp[i]; dp[i] = STORED(R, e)) } \
   else if (as == 1 && bs == 0 && cs == 0) { LET T b = bp[0]; LET T c = cp[0]; EACH(LET A a = ap[i]; dp[i] = STORED(R, e)) } \
   else EACH(LET A a = ap[i * as]; LET T b = bp[i * bs]; LET T c = cp[i * cs]; dp[i] = STORED(R, e))
-#define OPERAND_SAME T
-#define OPERAND_FLOAT T
-#define OPERAND_BOOL T
-#define OPERAND_EXPONENT T
+/* Elements lie in memory as MEM and are computed in as T, which differ for narrow integers only. */
+#define MEM T
+#define OPERAND_SAME MEM
+#define OPERAND_FLOAT MEM
+#define OPERAND_BOOL MEM
+#define OPERAND_EXPONENT MEM
 #define OPERAND_PICK uint8_t
-#define RESULT_SAME T
-#define RESULT_FLOAT T
+#define VALUE_SAME T
+#define VALUE_FLOAT T
+#define VALUE_BOOL T
+#define VALUE_EXPONENT T
+#define VALUE_PICK uint8_t
+#define RESULT_SAME MEM
+#define RESULT_FLOAT MEM
 #define RESULT_BOOL uint8_t
-#define RESULT_EXPONENT T
-#define RESULT_PICK T
+#define RESULT_EXPONENT MEM
+#define RESULT_PICK MEM
 #define HEAD(name) \
   static void FNAME(name)(int64_t n, void *d, const void *av, int64_t as, const void *bv, int64_t bs, const void *cv, int64_t cs, \
                           const sc_scalar *p)
@@ -63,7 +70,7 @@
     ATTRIBUTES \
     RESULT_##rule *dp = d; \
     const OPERAND_##rule *ap = av; \
-    LOOP_##arity(OPERAND_##rule, RESULT_##rule, e) \
+    LOOP_##arity(VALUE_##rule, RESULT_##rule, e) \
   }
 /* In float32 only; arguments above SC_CIRCULAR_MAX go to the C library, for the whole run. */
 #define FN_WIDE(name, arity, rule, e) \
@@ -218,6 +225,92 @@
 #undef DO_I
 #undef DO_IB
 #endif
+
+/* ---- integers in their own width ----
+** Arithmetic is in 32 bits without a sign, so that it wraps and nothing is promoted to a signed int behind our back; compilers narrow it
+** again where only the low bits are kept. For rows whose results are the same then as in 64 bits: all that vectorise, and the bitwise ones. */
+#ifdef STAMP_NARROW
+#define SC_PW_ROW(name, arity, rule, flags, types, isa, cost, fe, ie, ...) DO_##types##_##isa(name, arity, rule, ie)
+#define DO_FI_VEC FN
+#define DO_FIB_VEC FN
+#define DO_IB_ONE FN
+#define DO_F_VEC SKIP
+#define DO_I_ONE SKIP
+#define DO_FI_ONE SKIP
+#define DO_F_ONE SKIP
+#define DO_FI_VEC32 SKIP
+#define DO_F_VEC32 SKIP
+#define DO_F_WIDE SKIP
+#define DO_FI_QUOTIENT SKIP
+#define DO_FI_COPIES SKIP
+#undef STORED
+#define STORED(R, e) (R)(e)
+#undef BITS_NOT
+#define BITS_NOT(a) (~(a))
+#define MI(f) sc_i##f
+#undef MEM
+#define T uint32_t
+#define S int32_t
+#define TYPE i8
+#define MEM int8_t
+#include "pointwise_table.h"
+#undef TYPE
+#undef MEM
+#define TYPE u8
+#define MEM uint8_t
+#include "pointwise_table.h"
+#undef TYPE
+#undef MEM
+#define TYPE i16
+#define MEM int16_t
+#include "pointwise_table.h"
+#undef TYPE
+#undef MEM
+#define TYPE i32
+#define MEM int32_t
+#include "pointwise_table.h"
+#undef TYPE
+#undef MEM
+#undef T
+#undef S
+#define MEM T
+#ifndef STAMP_ALL
+#define TYPE i64
+#define T uint64_t
+#define S int64_t
+#include "pointwise_table.h"
+#undef TYPE
+#undef T
+#undef S
+#undef STORED
+#undef BITS_NOT
+#undef DO_FI_VEC
+#define DO_FI_VEC SKIP
+#define STORED(R, e) (R)((e) != 0)
+#define BITS_NOT(a) (!(a))
+#define TYPE b8
+#define T uint8_t
+#define S uint8_t
+#include "pointwise_table.h"
+#undef TYPE
+#undef T
+#undef S
+#endif
+#undef MI
+#undef SC_PW_ROW
+#undef DO_FI_VEC
+#undef DO_FIB_VEC
+#undef DO_IB_ONE
+#undef DO_F_VEC
+#undef DO_I_ONE
+#undef DO_FI_ONE
+#undef DO_F_ONE
+#undef DO_FI_VEC32
+#undef DO_F_VEC32
+#undef DO_F_WIDE
+#undef DO_FI_QUOTIENT
+#undef DO_FI_COPIES
+#endif
 #undef sa
 #undef sb
 #undef sc
@@ -232,18 +325,33 @@
 #define INTS(name)
 #define BOOLS(name)
 #endif
+#ifdef STAMP_NARROW
+#define NARROW(name) .i8 = CAT3(name, i8, ISA), .u8 = CAT3(name, u8, ISA), .i16 = CAT3(name, i16, ISA), .i32 = CAT3(name, i32, ISA),
+#ifndef STAMP_ALL
+#undef INTS
+#undef BOOLS
+#define INTS(name) .i64 = CAT3(name, i64, ISA),
+#define BOOLS(name) .b8 = CAT3(name, b8, ISA),
+#endif
+#else
+#define NARROW(name)
+#endif
 #define ROW(name, ...) [SC_PW_##name] = {__VA_ARGS__},
-#define DO_FIB_VEC(name) ROW(name, F32(name) F64(name) INTS(name) BOOLS(name))
-#define DO_FI_VEC(name) ROW(name, F32(name) F64(name) INTS(name))
+#define DO_FIB_VEC(name) ROW(name, F32(name) F64(name) INTS(name) BOOLS(name) NARROW(name))
+#define DO_FI_VEC(name) ROW(name, F32(name) F64(name) INTS(name) NARROW(name))
 #define DO_F_VEC(name) ROW(name, F32(name) F64(name))
-#define DO_FI_VEC32(name) ROW(name, F32(name) DEF_ONE(F64(name)) INTS(name))
+#define DO_FI_VEC32(name) ROW(name, F32(name) DEF_ONE(F64(name) INTS(name)))
 #define DO_F_VEC32(name) ROW(name, F32(name) DEF_ONE(F64(name)))
 #define DO_F_WIDE(name) DO_F_VEC32(name)
 #define DO_FI_QUOTIENT(name) DO_FI_VEC32(name)
 #define DO_FI_COPIES(name) DO_FI_VEC32(name)
 #define DO_FI_ONE(name) DEF_ONE(ROW(name, F32(name) F64(name) INTS(name)))
 #define DO_F_ONE(name) DEF_ONE(ROW(name, F32(name) F64(name)))
-#define DO_IB_ONE(name) DEF_ONE(ROW(name, INTS(name) BOOLS(name)))
+#ifdef STAMP_NARROW
+#define DO_IB_ONE(name) ROW(name, INTS(name) BOOLS(name) NARROW(name))
+#else
+#define DO_IB_ONE(name)
+#endif
 #define DO_I_ONE(name) DEF_ONE(ROW(name, INTS(name)))
 #define SC_PW_ROW(name, arity, rule, flags, types, isa, ...) DO_##types##_##isa(name)
 #define TABLE_(isa) sc__pw_kernels_##isa

@@ -42,6 +42,8 @@ SC_PW_ROW(abs, 1, SAME, SC_PW_NO_BOOL, FI, VEC, 0.3f, M(fabs)(a), MI(abs)(sa), "
 SC_PW_ROW(sign, 1, SAME, 0, FIB, VEC, 0.3f, (T)(a > 0) - (T)(a < 0), MI(sign)(sa), "sign(x)", SC_OP_INPLACE, "1, 0 or -1; 0 for NaN.",
           GRAD("zero_of(dy)"))
 SC_PW_ROW(square, 1, SAME, SC_PW_BOOL_INT, FI, VEC, 0.3f, a * a, a * a, "square(x)", SC_OP_INPLACE, "x * x.", GRAD("dy * 2 * x"))
+SC_PW_ROW(cube, 1, SAME, 0, F, VEC, 0.3f, a * a * a, 0, "cube(x)", SC_OP_INTERNAL, "x to the power of 3.", GRAD("dy * 3 * square(x)"))
+SC_PW_ROW(inverse_square, 1, SAME, 0, F, VEC, 0.4f, 1 / (a * a), 0, "inverse_square(x)", SC_OP_INTERNAL, "x to the power of -2.", GRAD("dy * -2 * y / x"))
 SC_PW_ROW(reciprocal, 1, FLOAT, 0, F, VEC, 0.4f, 1 / a, 0, "reciprocal(x)", SC_OP_INPLACE, "1 / x.", GRAD("-dy * y * y"))
 SC_PW_ROW(sqrt, 1, FLOAT, 0, F, VEC, 0.4f, M(sqrt)(a), 0, "sqrt(x)", SC_OP_INPLACE, "Square root; NaN below 0.", GRAD("dy / (2 * y)"))
 SC_PW_ROW(rsqrt, 1, FLOAT, 0, F, VEC, 0.6f, 1 / M(sqrt)(a), 0, "rsqrt(x)", SC_OP_INPLACE, "1 / sqrt(x).", GRAD("-0.5 * dy * y * y * y"))

@@ -48,7 +48,26 @@ sc_pw_fn sc__pw_kernel(sc_isa isa, int id, sc_ctype type) {
 #else
   (void)isa;
 #endif
+#if defined(__x86_64__)
+  if (!f && isa == SC_ISA_AVX512) f = pick(&sc__pw_kernels_avx2[id], type);      /* integers are stamped there */
+#endif
   return f ? f : pick(&sc__pw_kernels_base[id], type);
+}
+
+sc_pw_fn sc__pw_packed_kernel(sc_isa isa, int id, sc_dtype dtype) {
+  const sc_pw_kernels *k = &sc__pw_kernels_base[id];
+#if defined(__x86_64__)
+  if (isa != SC_ISA_BASE) k = &sc__pw_kernels_avx2[id];
+#else
+  (void)isa;
+#endif
+  switch (dtype) {
+    case SC_INT8: return k->i8;
+    case SC_UINT8: return k->u8;
+    case SC_INT16: return k->i16;
+    case SC_INT32: return k->i32;
+    default: return NULL;
+  }
 }
 
 sc_dtype sc__ctype_dtype(sc_ctype c) {

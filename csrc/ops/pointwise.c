@@ -126,12 +126,57 @@ static void make_number(sc_tensor *t, double *at) {
 }
 
 int sc__cheap_power(double exponent) {
+  if (exponent == 3 || exponent == -2) return exponent == 3 ? SC_PW_cube : SC_PW_inverse_square;
   return exponent == 2 ? SC_PW_square : exponent == 0.5 ? SC_PW_sqrt : exponent == -1 ? SC_PW_reciprocal : exponent == -0.5 ? SC_PW_rsqrt : SC_PW_pow;
 }
 
 static int cheap_power(const sc_call *c, sc_ctype type) {
   if (!is_number(c->in[1]) || (type != SC_C_F32 && type != SC_C_F64)) return SC_PW_pow;
   return sc__cheap_power(sc__load((sc_dtype)c->in[1]->dtype, c->in[1]->data).f);
+}
+
+/* ---- integers of up to 32 bits, packed: no widening ---- */
+
+typedef struct narrow { sc_pw_fn fn; char *out; const char *in[3]; int64_t step[3], out_size, size[3]; const sc_scalar *p; } narrow;
+
+static void narrow_range(void *arg, int64_t begin, int64_t end) {
+  const narrow *j = arg;
+  const char *at[3];
+  for (int i = 0; i < 3; i++) at[i] = j->in[i] ? j->in[i] + begin * j->step[i] * j->size[i] : NULL;
+  j->fn(end - begin, j->out + begin * j->out_size, at[0], j->step[0], at[1], j->step[1], at[2], j->step[2], j->p);
+}
+
+/* Whether the dtype holds that value: then computing in it gives the low bits of what 64 bits give. */
+static bool holds(sc_dtype d, sc_scalar v) {
+  int64_t low = d == SC_INT8 ? INT8_MIN : d == SC_INT16 ? INT16_MIN : d == SC_INT32 ? INT32_MIN : 0;
+  int64_t high = d == SC_INT8 ? INT8_MAX : d == SC_UINT8 ? UINT8_MAX : d == SC_INT16 ? INT16_MAX : INT32_MAX;
+  return v.i >= low && v.i <= high;
+}
+
+/* Runs the op so when it can: false otherwise. */
+static bool run_narrow(const sc_call *c, const sc_pw *pw, sc_tensor *const *in, const sc_scalar *p) {
+  sc_dtype d = (sc_dtype)c->note[0];
+  sc_tensor *out = c->out[0];
+  narrow j = {.fn = sc__pw_packed_kernel(c->ctx->isa, pw->id, d), .out = out->data, .out_size = (int64_t)sc_dtype_size((sc_dtype)out->dtype), .p = p};
+  uint8_t single[3][8];
+  if (!j.fn || !out->contiguous || out->dtype != (pw->rule == SC_PW_BOOL ? SC_BOOL : d)) return false;
+  for (int i = 0; i < c->op->n_attr && i < SC_PROGRAM_PARAMS; i++) if (!holds(d, p[i])) return false;
+  for (int i = 0; i < pw->arity; i++) {
+    const sc_tensor *t = in[i];
+    sc_dtype want = i == 0 && pw->flags & SC_PW_COND ? SC_BOOL : d;
+    j.in[i] = t->data;
+    j.size[i] = (int64_t)sc_dtype_size(want);
+    if (t->numel == out->numel && t->contiguous && (sc_dtype)t->dtype == want) { j.step[i] = 1; continue; }
+    if (t->numel != 1) return false;
+    sc_scalar v = sc__load((sc_dtype)t->dtype, t->data);
+    if ((sc_dtype)t->dtype != want) {
+      if (want == SC_BOOL || !v.is_int || !holds(d, v)) return false;
+      sc__store(d, single[i], v);
+      j.in[i] = (const char *)single[i];
+    }
+  }
+  sc__parallel(c->ctx, out->numel, 4096, pw->cost * 0.5, narrow_range, &j);
+  return true;
 }
 
 sc_status sc__pw_run(sc_call *c) {
@@ -165,6 +210,7 @@ sc_status sc__pw_run(sc_call *c) {
   for (int i = 0; i < c->op->n_attr && i < SC_PROGRAM_PARAMS; i++) {
     q->p[i] = sc__attr_scalar(&c->attr[i]);
   }
+  if (type == SC_C_I64 && c->note[0] != SC_INT64 && run_narrow(c, pw, in, q->p)) return SC_OK;
   sc__program_run(c->ctx, &p, c->out[0], in);
   return SC_OK;
 }
