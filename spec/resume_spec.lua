@@ -8,7 +8,8 @@ os.remove(folder)
 os.execute("mkdir -p " .. folder)
 
 local function elsewhere(...)
-  assert.is_true(os.execute(("LUA_PATH='%s' LUA_CPATH='%s' lua5.4 "):format(package.path, package.cpath) .. "spec/support/resume.lua " .. table.concat({ ... }, " ")))
+  local paths = ("LUA_PATH='%s' LUA_CPATH='%s' "):format(package.path, package.cpath)
+  assert.is_true(os.execute(paths .. "lua5.4 spec/support/resume.lua " .. table.concat({ ... }, " ")))
 end
 
 local function same_files(a, b)
