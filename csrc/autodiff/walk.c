@@ -475,7 +475,10 @@ static sc_status find_edges(walk *w, sc_tensor **ys, int n_ys, sc_tensor **input
     SC_TRY(sc__edge_of(ys[i], &edge[i]));
     hold(&edge[i], 1);
     if (!edge[i].node)
-      return sc__fail(w->ctx, SC_EINVAL, "backward: the tensor has no history: none of what it was computed from requires gradients");
+      return sc__fail(w->ctx, SC_EINVAL, "backward: the tensor has no history: %s", w->ctx->grad_enabled
+                      ? "none of what it was computed from requires gradients"
+                      : "gradients are off here. sc.no_grad() without a function lasts until it is closed: write sc.no_grad(function() … end), "
+                        "or local _ <close> = sc.no_grad() in a block");
   }
   for (int i = 0; i < w->n_inputs; i++) {
     SC_TRY(sc__edge_of(inputs[i], &w->input_edge[i]));

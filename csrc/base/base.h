@@ -88,6 +88,7 @@ struct sc_context {
   void (*untrace)(struct sc_tensor *t);                    /* graph: drops t's tie to its graph */
   sc_location (*locate)(void *user);                       /* binding: where the script is now */
   void *locate_user;
+  const struct sc_opinfo *(*composite)(void *user);        /* binding: the op written in Lua that the script is in, or NULL */
   /* binding: runs hook or custom backward `id`; grads are new, dy borrowed. keep: the node may be walked again. */
   sc_status (*script_hook)(void *user, int64_t id, struct sc_tensor *dy, struct sc_tensor **out);
   sc_status (*script_backward)(void *user, int64_t id, bool keep, struct sc_tensor **dy, int n_dy, struct sc_tensor **dx, int n_dx);
@@ -104,6 +105,7 @@ struct sc_context {
   bool (*symbolic_size)(int64_t size);                     /* graph: the number stands for a size that is not known yet */
   void (*grad_changes)(struct sc_tensor *leaf);            /* graph: a leaf's gradient is about to change while tracing */
 
+  const struct sc_opinfo *speaker;   /* ops: the public op, defined over others, that is running: messages speak of it (emit.c) */
   uint64_t sequence;            /* of tape nodes */
   sc_isa isa;                   /* what the processor can do */
   bool grad_enabled, anomaly, check_graphs;   /* check_graphs: verify graphs after every pass */

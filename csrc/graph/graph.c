@@ -241,6 +241,7 @@ static sc_status trace(sc_call *c) {
   SC_TRY(more(ctx, &g->node, &g->room_nodes, g->n_nodes, sizeof *g->node));
   sc_graph_node n = {.op = c->op, .base = c->base, .inplace = c->inplace, .n_in = c->n_in, .n_out = c->n_out, .origin = (int32_t)g->n_nodes,
                      .where = sc__locate(ctx)};
+  if (c->op->flags & SC_OP_INTERNAL) n.said = sc__intern(ctx, sc__speaker(c)->name);
   size_t ids = (size_t)(c->n_in + c->n_out);
   n.in = sc__alloc(ctx, ids * sizeof(int32_t));
   if (!n.in) return sc__no_memory(ctx, ids * 4);

@@ -36,6 +36,7 @@ typedef struct sc_graph_node {
   size_t attr_bytes;
   int32_t origin;                /* the node of the recorded graph that it stands for: itself, unless passes put it there */
   sc_location where;
+  const char *said;              /* interned: what messages of an internal op call it, the public op that it was recorded in; or NULL */
 } sc_graph_node;
 
 typedef struct sc__output { const char *name; int32_t value; } sc__output;

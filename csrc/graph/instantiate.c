@@ -142,7 +142,7 @@ sc_status sc__graph_again(instance *s, const sc_graph_node *n) {
   sc__release(ctx, in, (size_t)(n->n_in + 1) * sizeof *in);
   SC_TRY(st);
   sc_graph *g = ctx->tracing;
-  if (g && g->n_nodes) g->node[g->n_nodes - 1].where = n->where;
+  if (g && g->n_nodes) { g->node[g->n_nodes - 1].where = n->where; g->node[g->n_nodes - 1].said = n->said; }
   for (int i = 0; i < n_out; i++) {
     if (n->inplace && i == 0) { sc_tensor_release(out[i]); continue; }
     sc_tensor_release(s->now[n->out[i]]);

@@ -107,7 +107,7 @@ static sc_status add_step(sc_plan *p, int32_t k, sc_tiles *tiles) {
   if (s->n_in && !s->in) return sc__no_memory(p->ctx, (size_t)s->n_in * sizeof *s->in);
   for (int i = 0; i < s->n_in; i++) s->in[i] = slot_of(p, n->in[i]);
   s->call = (sc_call){.ctx = p->ctx, .op = n->op, .in = s->in, .n_in = s->n_in, .attr = n->attr, .base = n->base, .inplace = n->inplace,
-                      .n_out = n->n_out};
+                      .n_out = n->n_out, .said = n->said};
   for (int i = 0; i < n->n_out; i++) s->call.out[i] = slot_of(p, n->out[i]);
   s->writes = n->inplace || n->op->def->writes;
   if (n->inplace && !n->op->def->pw && !(n->op->flags & SC_OP_DIRECT)) s->target = s->call.out[0];   /* computed apart, then copied */

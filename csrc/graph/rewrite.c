@@ -192,6 +192,7 @@ static void place(sc_rewriter *w, size_t first, int32_t k, int32_t result) {
   for (size_t i = first; i < w->to->n_nodes; i++) {
     sc_graph_node *n = &w->to->node[i];
     n->where = w->from->node[k].where;
+    if (w->from->node[k].said) n->said = w->from->node[k].said;
     n->origin = w->from->node[k].origin;
     n->inside = result >= 0 && w->to->value[result].node != (int32_t)i;
   }

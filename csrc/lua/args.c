@@ -108,6 +108,8 @@ static bool read_tensor(reader *r, int param, int slot, int at) {
   return expected(r, param, at, "a tensor");
 }
 
+static const char NAMED_LIST[] = "a list with names in it; options go into a table of their own: f({2, 3}, {name = value})";
+
 static bool read_tensors(reader *r, int param, int slot, int at) {
   lua_State *L = r->L;
   if (lua_type(L, at) != LUA_TTABLE) {
@@ -116,6 +118,7 @@ static bool read_tensors(reader *r, int param, int slot, int at) {
   }
   lua_Integer n = (lua_Integer)lua_rawlen(L, at);
   if (n > 1 << 24) return fail(r, param, "the list is too long");
+  if (n && sc__list_has_names(L, at, n)) return fail(r, param, NAMED_LIST);
   if (n && !put_input(r, slot + (int)n - 1, NULL)) return false;
   for (lua_Integer i = 1; i <= n; i++) {
     lua_rawgeti(L, at, i);
@@ -159,6 +162,7 @@ static bool read_list(reader *r, int param, int first, int last, bool table, sc_
   if (table && n == 0 && p->length && !p->required) return true;       /* {}: as if it were not there */
   if (table && p->holes && n < p->length) n = p->length;               /* a border of a table with holes says nothing */
   if (n > SC_MAX_DIMS || r->n_list + n > MAX_LIST) return fail(r, param, "the list has %d entries, at most %d are possible", n, SC_MAX_DIMS);
+  if (table && n > 0 && !p->holes && sc__list_has_names(L, first, n)) return fail(r, param, NAMED_LIST);
   int64_t *v = &r->list[r->n_list];
   for (int i = 0; i < n; i++) {
     int at = first + i;
@@ -443,6 +447,13 @@ static int composite_call(lua_State *L) {
   }
   lua_call(L, op->n_params, LUA_MULTRET);
   return lua_gettop(L) - n;
+}
+
+const sc_opinfo *sc__composite_op(lua_State *L) {
+  if (lua_tocfunction(L, -1) != composite_call || !lua_getupvalue(L, -1, 2)) return NULL;
+  const sc_opinfo *op = lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  return op;
 }
 
 /* core.composite(signature, function) -> a function that reads its arguments as ops do */

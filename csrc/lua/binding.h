@@ -79,12 +79,22 @@ void sc__push_tensor(lua_State *L, binding *b, sc_tensor *t);
 void sc__push_scalar(lua_State *L, sc_dtype d, const void *at);
 bool sc__read_dtype(lua_State *L, int at, sc_dtype *out);
 
+/* Whether the list at `at`, of n > 0 entries, has names as well: people write {2, 3, dtype = "int64"} for ({2, 3}, {dtype = "int64"}). */
+static inline bool sc__list_has_names(lua_State *L, int at, lua_Integer n) {
+  lua_pushinteger(L, n);
+  if (!lua_next(L, at)) return false;                    /* names come after the entries */
+  bool named = lua_type(L, -2) == LUA_TSTRING;
+  lua_pop(L, 2);
+  return named;
+}
+
 /* The function of an op: upvalue 1 the binding, upvalue 2 its row. */
 int sc__op_function(lua_State *L);
 /* Reads the arguments at 1 … top for an op and calls it; returns the number of results pushed. */
 int sc__call_op(lua_State *L, binding *b, const sc_opinfo *op);
 
 int sc__composite(lua_State *L);
+const sc_opinfo *sc__composite_op(lua_State *L);           /* of the function on top, when it is a composite; else NULL */
 
 /* ---- hostile.c: nothing but in the hostile build ---- */
 void sc__hostile_options(sc_options *o);

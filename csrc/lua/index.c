@@ -45,7 +45,10 @@ static void push_index(lua_State *L, binding *b, key *k, lua_Integer i) {
   int64_t n = k->x->dim[k->d];
   if (i == 0 || i > n || i < -n) {
     if (n == 0) sc__raise_text(L, b, "index %lld is out of range: dimension %d of shape %s is empty", (long long)i, k->d + 1, shape_text(k->x, s, sizeof s));
-    sc__raise_text(L, b, "index %lld is out of range 1..%lld (dimension %d of shape %s)", (long long)i, (long long)n, k->d + 1, shape_text(k->x, s, sizeof s));
+    lua_Debug ar;
+    bool ipairs = i == n + 1 && lua_getstack(L, 1, &ar) && lua_getinfo(L, "n", &ar) && ar.name && strcmp(ar.name, "for iterator") == 0;
+    sc__raise_text(L, b, "index %lld is out of range 1..%lld (dimension %d of shape %s)%s", (long long)i, (long long)n, k->d + 1, shape_text(k->x, s, sizeof s),
+                   ipairs ? "; ipairs does not know where a tensor ends: write for i = 1, #x do local row = x[i] … end" : "");
   }
   push(L, b, k, SELECT, i < 0 ? i + n : i - 1, 0, 0);
 }
@@ -253,7 +256,10 @@ static sc_status widened(binding *b, const key *k, const sc_tensor *view, sc_ten
   return sc__op(b->ctx, "reshape", &mask, 1, (sc_attr[]){sc__ints(dim, n)}, 1, out);
 }
 
-static sc_status put(binding *b, const key *k, sc_tensor *value) {
+/* What x[key] calls speaks as "index". */
+static const sc_opinfo INDEX = {.name = "index", .flags = SC_OP_INTERNAL};
+
+static sc_status put_in(binding *b, const key *k, sc_tensor *value) {
   sc_context *ctx = b->ctx;
   sc_tensor *view = NULL, *v = NULL, *done = NULL, *apart = NULL;
   sc_status s = k->plain ? (view = sc_tensor_retain(k->x), SC_OK) : view_of(b, k, &view);
@@ -285,6 +291,22 @@ static sc_status put(binding *b, const key *k, sc_tensor *value) {
   return s;
 }
 
+static sc_status put(binding *b, const key *k, sc_tensor *value) {
+  const sc_opinfo *speaker = b->ctx->speaker;
+  b->ctx->speaker = &INDEX;
+  sc_status s = put_in(b, k, value);
+  b->ctx->speaker = speaker;
+  return s;
+}
+
+static sc_status get_from(binding *b, const key *k, sc_tensor **out) {
+  const sc_opinfo *speaker = b->ctx->speaker;
+  b->ctx->speaker = &INDEX;
+  sc_status s = get(b, k, out);
+  b->ctx->speaker = speaker;
+  return s;
+}
+
 /* Stack: x, key */
 int sc__get_index(lua_State *L, binding *b) {
   sc__enter(L, b);
@@ -301,10 +323,10 @@ int sc__get_index(lua_State *L, binding *b) {
   }
   key k;
   read_key(L, b, x, 2, &k);
-  sc_status s = get(b, &k, &y);
+  sc_status s = get_from(b, &k, &y);
   if (s == SC_ENOMEM) {                                /* perhaps garbage holds the memory */
     lua_gc(L, LUA_GCCOLLECT);
-    s = get(b, &k, &y);
+    s = get_from(b, &k, &y);
   }
   sc__check(L, b, s);
   sc__push_tensor(L, b, y);

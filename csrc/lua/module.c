@@ -55,6 +55,23 @@ sc_location sc__lua_locate(void *user) {
   return (sc_location){NULL, 0};
 }
 
+/* The outermost op written in Lua between here and the script's own function. */
+static const sc_opinfo *composite(void *user) {
+  binding *b = user;
+  lua_State *L = b->ctx ? b->now : NULL;
+  const sc_opinfo *found = NULL, *op;
+  lua_Debug ar;
+  for (int level = 0; L && lua_getstack(L, level, &ar) && lua_checkstack(L, 3); level++) {
+    lua_getinfo(L, "Slf", &ar);
+    if ((op = sc__composite_op(L))) found = op;
+    lua_pop(L, 1);
+    if (ar.currentline < 0) continue;
+    int k = place_of(b, ar.source);
+    if (!b->place[k].internal && b->place[k].file) break;
+  }
+  return found;
+}
+
 static void push_where(lua_State *L, binding *b) {
   sc__set_now(L, b);
   sc_location l = sc__lua_locate(b);
@@ -187,6 +204,7 @@ static int binding_gc(lua_State *L) {
   sc_context *ctx = b->ctx;
   if (!ctx) return 0;
   ctx->locate = NULL;
+  ctx->composite = NULL;
   sc__close_script(b);
   sc__release(ctx, b->block, (size_t)b->room_blocks * sizeof *b->block);
   b->ctx = NULL;
@@ -275,6 +293,7 @@ SC_API int luaopen_sconce_core(lua_State *L) {
   b->ctx->index_base = 1;
   b->ctx->locate = sc__lua_locate;
   b->ctx->locate_user = b;
+  b->ctx->composite = composite;
   lua_rawsetp(L, LUA_REGISTRYINDEX, &KEY);
   lua_pushthread(L);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &NOW);

@@ -129,6 +129,10 @@ static bool kinds(filling *f, int at, int depth) {
     lua_pop(L, 1);
     if (!ok) return false;
   }
+  if (f->dim[depth] && sc__list_has_names(L, at, f->dim[depth])) {
+    f->problem = "a list with names in it; options go into a table of their own: sc.tensor({1, 2}, {dtype = …})";
+    return false;
+  }
   return true;
 }
 
@@ -318,6 +322,19 @@ static int set_data(lua_State *L) {
   return 0;
 }
 
+/* core.become(x, y): x is y's value from now on, the same memory and history: for the views that are spelt as in-place ops. */
+static int become(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc_tensor *x = sc__check_tensor(L, b, 1, "become"), *y = sc__check_tensor(L, b, 2, "become");
+  ((tensor_box *)lua_touserdata(L, 1))->t = sc_tensor_retain(y);
+  sc_tensor_release(x);
+  b->epoch++;
+  lua_settop(L, 1);
+  if (y->flags & SC_T_ANCHORED && y->ad) sc__script_anchor(L, y);
+  return 1;
+}
+
 static int size(lua_State *L) {
   binding *b = lua_touserdata(L, lua_upvalueindex(1));
   sc_tensor *t = sc__check_tensor(L, b, 1, "size");
@@ -385,10 +402,15 @@ static int free_tensor(lua_State *L) {
   return 0;
 }
 
+static int no_pairs(lua_State *L) {
+  return sc__raise_text(L, lua_touserdata(L, lua_upvalueindex(1)), "pairs: a tensor is not a table; its rows are for i = 1, #x do local row = x[i] … end, "
+                        "its numbers x:totable()");
+}
+
 static int length(lua_State *L) {
   binding *b = lua_touserdata(L, lua_upvalueindex(1));
   sc_tensor *t = sc__check_tensor(L, b, 1, "#");
-  if (t->ndim == 0) return sc__raise_text(L, b, "#: a 0-dimensional tensor has no length");
+  if (t->ndim == 0) return sc__raise_text(L, b, "#: a tensor without dimensions has no length; x:numel() counts elements");
   if (SC_UNLIKELY(b->sizes_watched)) sc__look_at_size(L, b, t->dim, 1);
   lua_pushinteger(L, t->dim[0]);
   return 1;
@@ -496,7 +518,7 @@ static int is_symbolic(lua_State *L) {
 
 static const luaL_Reg METHODS[] = {{"item", item}, {"totable", totable}, {"tolist", totable}, {"tostring_bytes", tostring_bytes}, {"size", size},
   {"stride", stride}, {"dim", dim}, {"numel", numel}, {"is_contiguous", is_contiguous}, {"free", free_tensor}, {NULL, NULL}};
-static const luaL_Reg FUNCTIONS[] = {{"tensor", tensor_new}, {"from_string", from_string}, {"set_data", set_data}, {"is_symbolic", is_symbolic}, {NULL, NULL}};
+static const luaL_Reg FUNCTIONS[] = {{"tensor", tensor_new}, {"from_string", from_string}, {"set_data", set_data}, {"become", become}, {"is_symbolic", is_symbolic}, {NULL, NULL}};
 
 static int is_tensor(lua_State *L) {
   binding *b = sc__binding(L);
@@ -530,6 +552,7 @@ void sc__open_tensor(lua_State *L, binding *b) {
   lua_pushcclosure(L, get, 3); lua_setfield(L, meta, "__index");
   lua_pushlightuserdata(L, b); lua_pushcclosure(L, set, 1); lua_setfield(L, meta, "__newindex");
   lua_pushlightuserdata(L, b); lua_pushcclosure(L, length, 1); lua_setfield(L, meta, "__len");
+  lua_pushlightuserdata(L, b); lua_pushcclosure(L, no_pairs, 1); lua_setfield(L, meta, "__pairs");
   lua_pushlightuserdata(L, b); lua_pushcclosure(L, no_order, 1); lua_pushvalue(L, -1); lua_setfield(L, meta, "__lt"); lua_setfield(L, meta, "__le");
   lua_pushlightuserdata(L, b); lua_pushcclosure(L, text, 1); lua_setfield(L, meta, "__tostring");
   for (int i = 0; i < SC_COUNT(OPERATORS); i++) {

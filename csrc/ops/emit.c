@@ -107,9 +107,12 @@ sc_status sc__emit(sc_context *ctx, const sc_opinfo *op, sc_tensor **in, int n_i
   c.n_out = 0;
   c.old = NULL;
   c.node = c.base_node = NULL;
+  c.said = NULL;
   sc_generator *own = op->flags & SC_OP_RANDOM || op->def->compose ? own_generator(op, attr) : NULL;
   sc_generator rng = ctx->rng, own_rng = own ? *own : rng;
   for (int i = 0; i < SC_MAX_OUTPUTS; i++) c.out[i] = NULL;
+  const sc_opinfo *speaker = ctx->speaker;
+  if (op->def->compose && !speaker && !(op->flags & SC_OP_INTERNAL)) ctx->speaker = op;
   sc_status s = op->def->compose ? op->def->compose(&c) : SC_OK;
   if (s == SC_OK && op->def->infer && c.n_out == 0) {   /* a row with both: compose has declined */
     bool grad = false;
@@ -118,6 +121,7 @@ sc_status sc__emit(sc_context *ctx, const sc_opinfo *op, sc_tensor **in, int n_i
     s = emit_primitive(&c, grad || (c.inplace && ctx->grad_enabled && n_in > 0 && in[0]->ad));
     if (c.node) ctx->commit(&c, s == SC_OK);
   }
+  ctx->speaker = speaker;
   sc_tensor_release(c.old);
   if (s != SC_OK) {
     drop_outputs(&c);
@@ -201,13 +205,30 @@ sc_status sc_op_call(sc_context *ctx, const char *name, sc_tensor *const *in, in
   return SC_OK;
 }
 
-/* ---- messages ---- */
+/* ---- messages ----
+** They name what the caller called. An internal op speaks for the public one that is defined over it: in C the outermost compose that
+** is running, in Lua the composite that the script is in. An argument is then the one of the same name, or goes unnamed. */
+
+const sc_opinfo *sc__speaker(const sc_call *c) {
+  const sc_context *ctx = c->ctx;
+  if (ctx->speaker && ctx->speaker->flags & SC_OP_INTERNAL) return ctx->speaker;      /* x[key]: speaks for whatever it calls */
+  if (!(c->op->flags & SC_OP_INTERNAL)) return c->op;
+  const sc_opinfo *op = ctx->composite ? ctx->composite(ctx->locate_user) : NULL;
+  return op ? op : ctx->speaker ? ctx->speaker : c->op;
+}
 
 static sc_status complain(sc_call *c, const sc_param *p, int at, const char *format, va_list ap) {
   char text[700];
   vsnprintf(text, sizeof text, format, ap);
-  if (!p) return sc__fail(c->ctx, SC_EINVAL, "%s: %s", c->op->name, text);
-  return sc__fail(c->ctx, SC_EINVAL, "%s: argument %d (%s): %s", c->op->name, at + 1, p->name, text);
+  if (c->said) return sc__fail(c->ctx, SC_EINVAL, "%s: %s", c->said, text);
+  const sc_opinfo *op = sc__speaker(c);
+  if (p && op != c->op) {
+    at = 0;
+    while (at < op->n_params && strcmp(op->param[at].name, p->name) != 0) at++;
+    if (at == op->n_params) p = NULL;
+  }
+  if (!p) return sc__fail(c->ctx, SC_EINVAL, "%s: %s", op->name, text);
+  return sc__fail(c->ctx, SC_EINVAL, "%s: argument %d (%s): %s", op->name, at + 1, p->name, text);
 }
 
 #define COMPLAIN(c, param_index) \

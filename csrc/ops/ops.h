@@ -127,6 +127,7 @@ struct sc_call {
   bool inplace;
   sc_tensor *old;                            /* in-place: a copy of in[0] as it was, when its gradient will read that; owned */
   int64_t note[4];                           /* infer's findings for run */
+  const char *said;                          /* the name in messages, where the op's own is not the one to say; or NULL */
   struct sc_node *node, *base_node;          /* in-place: the tape's nodes, waiting for the write */
 };
 
@@ -176,6 +177,7 @@ static inline sc_attr sc__none(void) { return (sc_attr){.kind = SC_ATTR_NONE}; }
 
 /* ---- helpers of rows ---- */
 /* "op: argument N (name): …" about the tensor input or the attribute in that slot. */
+const sc_opinfo *sc__speaker(const sc_call *c);           /* borrowed: the op that messages about c name */
 sc_status sc__bad_input(sc_call *c, int slot, const char *format, ...) SC_FORMAT(3, 4);
 sc_status sc__bad_attr(sc_call *c, int slot, const char *format, ...) SC_FORMAT(3, 4);
 /* "op: …" */

@@ -11,6 +11,27 @@ static sc_status has_data(sc_call *c, int slot) {
   return SC_OK;
 }
 
+/* ---- within(x, least, most, what): x, once its values are known to lie there ----
+** How ops written in Lua check values, eagerly and in a graph alike. A NaN passes. */
+static sc_status within_infer(sc_call *c) {
+  sc__meta_like(&c->meta[0], c->in[0]);
+  return SC_OK;
+}
+
+static sc_status within_run(sc_call *c) {
+  sc_tensor *y = c->out[0];
+  SC_TRY(sc__tensor_copy(y, c->in[0]));
+  double least = sc__has(c, 0) ? sc__number(&c->attr[0]) : -INFINITY, most = sc__has(c, 1) ? sc__number(&c->attr[1]) : INFINITY;
+  size_t size = sc_dtype_size((sc_dtype)y->dtype);
+  for (int64_t i = 0; i < y->numel; i++) {
+    sc_scalar s = sc__load((sc_dtype)y->dtype, y->data + (size_t)i * size);
+    double v = s.is_int ? (double)s.i : s.f;
+    if (v < least) return sc__bad_call(c, "%s: expected at least %.14g, found %.14g", c->attr[2].s, least, v);
+    if (v > most) return sc__bad_call(c, "%s: expected at most %.14g, found %.14g", c->attr[2].s, most, v);
+  }
+  return SC_OK;
+}
+
 /* ---- unique, unique_consecutive ---- */
 
 typedef struct rows {
@@ -391,6 +412,8 @@ static sc_status hist_run(sc_call *c) {
 #define PLACES "positions have no derivative"
 
 const sc_op sc__ops_search[] = {
+  {"within(x, least: number?, most: number?, what: str)", "x, after a check that its values lie between least and most.", SC_OP_INTERNAL,
+   .infer = within_infer, .run = within_run, .grad = {"dy"}},
   {"unique(x, sorted: bool = true, return_inverse: bool = false, return_counts: bool = false, dim: dim?) -> values, inverse, counts",
    "The distinct elements of x, sorted (along dim: its distinct slices), and where wanted which of them each element is and how often each "
    "occurs. A NaN equals nothing. Not for graphs: the shape depends on data.", 0, .compose = unique_compose},

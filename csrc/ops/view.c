@@ -135,6 +135,39 @@ static sc_status view_infer(sc_call *c) {
   return SC_OK;
 }
 
+/* view(x, "int32"): the same bytes as another dtype. */
+static sc_status view_compose(sc_call *c) {
+  sc_dtype d;
+  if (c->attr[0].kind != SC_ATTR_STRING) return SC_OK;
+  if (!sc__dtype_from_name(c->attr[0].s, &d)) return sc__bad_attr(c, 0, "expected sizes or a dtype such as \"float32\", got \"%.40s\"", c->attr[0].s);
+  SC_TRY(sc__op(c->ctx, "view_dtype", c->in, 1, (sc_attr[]){sc__dtype(d)}, 1, &c->out[0]));
+  c->n_out = 1;
+  return SC_OK;
+}
+
+static sc_status view_dtype_infer(sc_call *c) {
+  const sc_tensor *x = c->in[0];
+  sc_meta *m = &c->meta[0];
+  sc_dtype from = (sc_dtype)x->dtype, to = (sc_dtype)c->attr[0].i;
+  int64_t have = (int64_t)sc_dtype_size(from), want = (int64_t)sc_dtype_size(to);
+  int last = x->ndim - 1;
+  view_of(m, x);
+  m->dtype = to;
+  if (to == SC_BOOL && from != SC_BOOL) return sc__bad_call(c, "bytes of %s are no truth values; use x:ne(0)", sc_dtype_name(from));
+  if (have == want) return SC_OK;
+  if (last < 0 || m->stride[last] != 1)
+    return sc__bad_call(c, "%s as %s, of another size, needs a last dimension that is contiguous", sc_dtype_name(from), sc_dtype_name(to));
+  int64_t grow = have > want ? have / want : 1, shrink = want > have ? want / have : 1;
+  bool fits = x->dim[last] % shrink == 0 && (x->data - (x->storage ? (char *)x->storage->data : NULL)) % want == 0;
+  for (int i = 0; i < last; i++) {
+    fits = fits && m->stride[i] % shrink == 0;
+    m->stride[i] = m->stride[i] / shrink * grow;
+  }
+  if (!fits) return sc__bad_call(c, "the last size, the strides and the place in the storage must be whole numbers of %s", sc_dtype_name(to));
+  m->dim[last] = m->dim[last] / shrink * grow;
+  return SC_OK;
+}
+
 static sc_status reshape_compose(sc_call *c) {
   sc_tensor *x = c->in[0], *packed = NULL;
   sc_meta m;
@@ -382,8 +415,12 @@ const sc_op sc__ops_view[] = {
    SC_OP_VIEW | SC_OP_INTERNAL, .infer = unreduce_infer, .grad = {"sum(dy, dim, keepdim)"}},
   {"transpose(x, dim0: dim, dim1: dim)", "x with two dimensions swapped, as a view.", SC_OP_VIEW, .infer = transpose_infer,
    .grad = {"transpose(dy, dim0, dim1)"}},
-  {"view(x, size: shape)", "x with other sizes and the same elements, never a copy; one size may be -1.", SC_OP_VIEW, .infer = view_infer,
-   .grad = {"reshape(dy, shape(x))"}},
+  {"view(x, size: shape|str)",
+   "x with other sizes and the same elements, never a copy; one size may be -1. With a dtype in place of sizes: the same bytes read as that dtype.\n"
+   "Errors: x's strides do not allow it; the last dimension does not hold whole elements of the dtype.\nExample: sc.ones(2, 3):view(3, 2)",
+   SC_OP_VIEW, .infer = view_infer, .compose = view_compose, .grad = {"reshape(dy, shape(x))"}},
+  {"view_dtype(x, dtype: dtype)", "x's bytes as another dtype.", SC_OP_VIEW | SC_OP_INTERNAL | SC_OP_DETACH, .infer = view_dtype_infer,
+   .no_grad = "bytes have no derivative"},
   {"reshape(x, shape: shape)", "x with other sizes and the same elements: a view where possible, else a copy; one size may be -1.", 0,
    .compose = reshape_compose},
   {"as_strided(x, size: shape, stride: int[], storage_offset: int = 0)",

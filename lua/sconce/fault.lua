@@ -13,7 +13,7 @@ local function harmless(v)
 end
 
 --- Raises "what: text" at the user's line.
----@param what string  # the function's name
+---@param what string?  # the function's name
 ---@param text string  # a format
 function fault.raise(what, text, ...)
   local level = 2
@@ -24,9 +24,12 @@ function fault.raise(what, text, ...)
   end
   local given = table.pack(...)
   for i = 1, given.n do given[i] = harmless(given[i]) end
-  local message = what .. ": " .. (given.n > 0 and text:format(table.unpack(given, 1, given.n)) or text)
+  local message = (what and what .. ": " or "") .. (given.n > 0 and text:format(table.unpack(given, 1, given.n)) or text)
   error(info and ("%s:%d: %s"):format(info.short_src, info.currentline, message) or message, 0)
 end
+
+--- The same without a name in front.
+function fault.raise_plain(text, ...) return fault.raise(nil, text, ...) end
 
 --- What a value is, in words.
 function fault.describe(v)

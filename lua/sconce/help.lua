@@ -60,6 +60,18 @@ function help.nearest(name, candidates)
   return names
 end
 
+-- What PyTorch's tensors have and these do not, with what to write instead.
+local HOST = "all tensors are in the host's memory, so there is nothing to move"
+local ELSEWHERE = {
+  device = "all tensors are in the host's memory", cuda = HOST, cpu = HOST, is_cuda = HOST, pin_memory = HOST,
+  data = "x:detach() is the same memory without a history; sc.no_grad(function() … end) writes into parameters",
+  numpy = "x:totable() gives Lua tables, x:tostring_bytes() the bytes", apply_ = "write it with ops, or go through x:totable()",
+  map_ = "write it with ops, or go through x:totable()", resize_ = "x:reshape(…) or sc.empty(…) make another tensor",
+  to_sparse = "there are no sparse tensors", values = "x:totable() gives Lua tables", is_contiguous_ = "x:contiguous()",
+  backward_ = "x:backward()", iter = "for i = 1, #x do local row = x[i] … end", unpack = "x:unbind() gives a list of rows",
+  register_forward_hook = "that is a method of modules; tensors have register_hook",
+}
+
 --- Raises "… has no field X; did you mean …" when something close exists; else returns nil, as Lua does.
 ---@param what string
 ---@param name any
@@ -70,15 +82,14 @@ function help.missing(what, name, ...)
   for _, set in ipairs { ... } do
     for k in pairs(set) do all[k] = true end
   end
+  local hint = what == "a tensor" and ELSEWHERE[name]
+  if hint then fault.raise_plain("%s has no field \"%s\": %s", what, name, hint) end
+  if what == "a tensor" then
+    for _, k in ipairs { "shape", "dtype", "grad", "requires_grad", "grad_fn", "is_leaf", "ndim" } do all[k] = true end
+  end
   local names = help.nearest(name, all)
   if #names == 0 then return nil end
-  local level = 2 -- the first frame that is neither ours nor C's
-  while true do
-    local frame = debug.getinfo(level, "S")
-    if not frame or frame.what ~= "C" and not frame.source:find("sconce[/\\][%w_/\\]*%.lua$") then break end
-    level = level + 1
-  end
-  error(string.format("%s has no field \"%s\"; did you mean %s?", what, name, table.concat(names, ", ")), level)
+  fault.raise_plain("%s has no field \"%s\"; did you mean %s?", what, name, table.concat(names, ", "))
 end
 
 local function resolve(name, all)
@@ -123,7 +134,7 @@ end
 --- Prints the ops whose name or first line holds a word.
 ---@param word string
 function help.apropos(word)
-  if type(word) ~= "string" then error("apropos: expected a word, got " .. type(word), 2) end
+  if type(word) ~= "string" then fault.raise("apropos", "expected a word, got %s", type(word)) end
   local found, needle = {}, word:lower()
   for name, info in pairs(entries()) do
     local first = (info.help or ""):match("^[^\n]*")

@@ -1,6 +1,7 @@
 --- Tensors in files: safetensors, .npy and .npz. See csrc/formats/.
 local sc = require "sconce"
 local core = require "sconce.core"
+local fault = require "sconce.fault"
 
 --- Reads a file; its content tells the format. safetensors and .npz give a table of tensors by name (and the metadata of
 --- safetensors, a table of strings, when there is any), .npy gives a tensor.
@@ -19,7 +20,11 @@ end
 ---@param options? { metadata?: table<string, string> }  # safetensors only
 function sc.save(path, tensors, options)
   for name in pairs(options or {}) do
-    if name ~= "metadata" then error(('save: there is no option "%s"; the options are metadata'):format(tostring(name)), 2) end
+    if name ~= "metadata" then fault.raise("save", 'there is no option "%s"; the options are metadata', tostring(name)) end
+  end
+  local model = type(path) == "table" and path or tensors
+  if type(model) == "table" and type(model.state_dict) == "function" then
+    fault.raise("save", "expected a table {name = tensor}, got a module: save what it holds, sc.save(path, model:state_dict())")
   end
   core.save(path, tensors, options and options.metadata)
 end

@@ -2,6 +2,7 @@
 --- names that these ops also have outside nn.functional, as in PyTorch.
 local sc = require "sconce"
 local define = require "sconce.define"
+local fault = require "sconce.fault"
 local F = sc.functional
 
 for _, name in ipairs { "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
@@ -50,8 +51,8 @@ define(F, "nn.functional.rms_norm(x, normalized_shape: int[], weight: tensor?, e
     for i = 1, #normalized_shape do
       dims[i] = i - 1 - #normalized_shape
       if x:size(dims[i]) ~= normalized_shape[i] then
-        error(("nn.functional.rms_norm: normalized_shape {%s} is not the end of the input's shape {%s}"):format(
-          table.concat(normalized_shape, ", "), table.concat(x.shape, ", ")), 0)
+        fault.raise("nn.functional.rms_norm", "normalized_shape {%s} is not the end of the input's shape {%s}",
+          table.concat(normalized_shape, ", "), table.concat(x.shape, ", "))
       end
     end
     eps = eps or (x.dtype == "float64" and 2.220446049250313e-16 or 1.1920928955078125e-07)

@@ -590,36 +590,42 @@ define(F, "embedding_bag(input, weight, offsets: tensor?, max_norm: float?, norm
     end
     input = input:reshape(-1)
     local rows = F.embedding(input, weight, padding, max_norm, norm_type, by_frequency)
-    local spare = 0
-    if last and input:dim() == 1 and bags + 1 == (offsets and offsets:size(1) or -1) then
-      -- what follows the last offset belongs to no bag
-      local keep = bag:le(bags)
-      if sc.core.is_tracing() or sc.core.is_symbolic(bag) then
-        spare = 1 -- their number is not known while a graph is being recorded: a bag of their own, dropped at the end
-      elseif not keep:all():item() then
-        local index = keep:nonzero(true)[1]
-        rows, bag, input = rows:index_select(1, index), bag:index_select(1, index), input:index_select(1, index)
-        if weights then weights = weights:reshape(-1):index_select(1, index) end
-      end
-    end
+    local spare = last and 1 or 0 -- a bag for what follows the last offset, dropped at the end
     if weights then rows = rows * weights:reshape(-1, 1) end
     local counted
     if padding then
       local row = padding < 0 and padding + weight:size(1) + 1 or padding
       counted = input:ne(row)
-      if mode ~= "max" then rows = rows:masked_fill(counted:logical_not():unsqueeze(2), 0) end
+      if mode == "max" then -- and one for the rows that do not count
+        spare = spare + 1
+        bag = sc.where(counted, bag, bags + spare)
+      else
+        rows = rows:masked_fill(counted:logical_not():unsqueeze(2), 0)
+      end
     end
     local empty = sc.zeros({ bags + spare, weight:size(2) }, { dtype = weight.dtype })
-    if mode == "max" then
-      if counted then
-        local index = counted:nonzero(true)[1]
-        rows, bag = rows:index_select(1, index), bag:index_select(1, index)
-      end
-      return empty:index_reduce(1, bag, rows, "amax", false):narrow(1, 1, bags)
-    end
+    if mode == "max" then return empty:index_reduce(1, bag, rows, "amax", false):narrow(1, 1, bags) end
     local sums = empty:index_add(1, bag, rows):narrow(1, 1, bags)
     if mode == "sum" then return sums end
     local ones = counted and counted:to(weight.dtype) or sc.ones({ bag:numel() }, { dtype = weight.dtype })
     local counts = sc.zeros({ bags + spare }, { dtype = weight.dtype }):index_add(1, bag, ones):narrow(1, 1, bags):clamp(1)
     return sums / counts:unsqueeze(2)
   end)
+
+---------------------------------------------------------------------------
+-- Views spelt as in-place ops
+---------------------------------------------------------------------------
+
+for name, signature in pairs { squeeze = "x, dim: dim?", unsqueeze = "x, dim: dim", t = "x", transpose = "x, dim0: dim, dim1: dim",
+  swapaxes = "x, axis0: dim, axis1: dim", swapdims = "x, dim0: dim, dim1: dim" } do
+  local view = core.methods[name]
+  define({}, ("%s_(%s)"):format(name, signature), ("%s, x itself becoming the view."):format(name), function(x, ...)
+    if x.requires_grad and x.is_leaf then
+      fault.raise(name .. "_", "a leaf that requires gradients keeps its shape; x:%s(…) makes a view of it", name)
+    end
+    if core.is_tracing() and not core.is_symbolic(x) then
+      fault.raise(name .. "_", "a tensor from outside a compiled function keeps its shape; x:%s(…) makes a view of it", name)
+    end
+    return core.become(x, view(x, ...))
+  end, true)
+end

@@ -53,9 +53,7 @@ local function quantile(what, x, q, dim, keepdim, interpolation, skip_nan)
   if not is_tensor(q) then q = sc.tensor(q, { dtype = x.dtype }) end
   if q:dim() > 1 then fault.raise(what, "argument 2 (q): expected a number or one dimension, got %d", q:dim()) end
   if q.dtype ~= x.dtype then fault.raise(what, "argument 2 (q): expected %s, as x, got %s", x.dtype, q.dtype) end
-  if not number and q:numel() > 0 and readable(q) and not (q:ge(0):all():item() and q:le(1):all():item()) then
-    fault.raise(what, "argument 2 (q): expected numbers from 0 to 1")
-  end
+  if not number then q = core.ops.within(q, 0, 1, "argument 2 (q)") end
   local rank = x:dim()
   local d = dim and place(what, x, dim) or 1
   if not dim or rank == 0 then x = x:reshape(-1) end
@@ -167,8 +165,7 @@ define(sc, "cov(x, correction: int = 1, fweights: tensor?, aweights: tensor?)",
       if fweights:numel() ~= n then
         fault.raise("cov", "argument fweights: expected %d, one per observation, got %d", n, fweights:numel())
       end
-      if n > 0 and readable(fweights) and fweights:amin():item() < 0 then fault.raise("cov", "argument fweights: negative") end
-      w = fweights:reshape(-1)
+      w = core.ops.within(fweights:reshape(-1), 0, nil, "argument fweights")
     end
     if aweights then
       if aweights:dim() > 1 then fault.raise("cov", "argument aweights: expected at most one dimension, got %d", aweights:dim()) end
@@ -176,8 +173,8 @@ define(sc, "cov(x, correction: int = 1, fweights: tensor?, aweights: tensor?)",
       if aweights:numel() ~= n then
         fault.raise("cov", "argument aweights: expected %d, one per observation, got %d", n, aweights:numel())
       end
-      if n > 0 and readable(aweights) and aweights:amin():item() < 0 then fault.raise("cov", "argument aweights: negative") end
-      w = w and w * aweights:reshape(-1) or aweights:reshape(-1)
+      aweights = core.ops.within(aweights:reshape(-1), 0, nil, "argument aweights")
+      w = w and w * aweights or aweights
     end
     local total = w and w:sum() or n
     local mean = w and (rows * w):sum(2, true) / total or (rows:sum(2, true) / total)
@@ -185,7 +182,7 @@ define(sc, "cov(x, correction: int = 1, fweights: tensor?, aweights: tensor?)",
     local divisor
     if not w then divisor = n - correction
     elseif not aweights or correction == 0 then divisor = total - correction
-    else divisor = total - (w * aweights:reshape(-1)):sum() * correction / total end
+    else divisor = total - (w * aweights):sum() * correction / total end
     divisor = is_tensor(divisor) and divisor:to(mean.dtype):clamp_min(0) or math.max(divisor, 0)
     local off = rows - mean
     local c = off:matmul((w and off * w or off):transpose(1, 2)) / divisor
