@@ -25,6 +25,9 @@
 #define SKINNY_K 384
 #include "skinny_stamp.h"
 #include "random_stamp.h"
+#define CHAIN_V 8
+#define CHAIN_LANES 16
+#include "chain_stamp.h"
 #if defined(__clang__)
 #pragma clang attribute pop
 #endif

@@ -15,3 +15,6 @@
 #include "optim_stamp.h"
 #include "gemv_stamp.h"
 #include "random_stamp.h"
+#define CHAIN_V 8
+#define CHAIN_LANES 4
+#include "chain_stamp.h"

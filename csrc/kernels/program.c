@@ -25,10 +25,23 @@ const sc_pw sc__pw[SC_PW_COUNT] = {
 };
 #undef SC_PW_ROW
 
+typedef void (*chain_fn)(int64_t n, float *d, const float *a, bool one, int n_links, const sc_link *links);
+void sc__chain_base(int64_t n, float *d, const float *a, bool one, int n_links, const sc_link *links);
 extern const sc_pw_kernels sc__pw_kernels_base[SC_PW_COUNT];
 #if defined(__x86_64__)
 extern const sc_pw_kernels sc__pw_kernels_avx2[SC_PW_COUNT], sc__pw_kernels_avx512[SC_PW_COUNT];
+void sc__chain_avx2(int64_t n, float *d, const float *a, bool one, int n_links, const sc_link *links);
+void sc__chain_avx512(int64_t n, float *d, const float *a, bool one, int n_links, const sc_link *links);
 #endif
+
+static chain_fn chain_kernel(sc_isa isa) {
+#if defined(__x86_64__)
+  if (isa == SC_ISA_AVX512) return sc__chain_avx512;
+  if (isa == SC_ISA_AVX2) return sc__chain_avx2;
+#endif
+  (void)isa;
+  return sc__chain_base;
+}
 
 static sc_pw_fn pick(const sc_pw_kernels *k, sc_ctype type) {
   switch (type) {
@@ -80,8 +93,10 @@ sc_dtype sc__ctype_dtype(sc_ctype c) {
 typedef enum way { LINEAR, ROWS, FOLDED, GATHERED } way;
 typedef enum input_kind { ONE, HERE, COPY } input_kind;      /* one value; memory itself; through a buffer */
 
-/* Where an instruction's result goes: a register, or (out >= 0) an output's memory. */
-typedef struct place { int8_t out; bool whole; uint8_t size; int32_t at; } place;
+/* Where an instruction's result goes: a register, or (out >= 0) an output's memory. skip: it is a link of a chain that ends later; links:
+** it ends a chain, whose links are from[0] … and whose first value is that of `acc`. */
+typedef struct place { int8_t out; bool whole, skip; uint8_t size, links, from, acc; int32_t at; } place;
+typedef struct link_at { uint8_t kind, source; } link_at;
 
 struct sc_tiles {
   const sc_program *p;
@@ -99,6 +114,11 @@ struct sc_tiles {
   bool rowwise[MAX_IN], linear[MAX_IN];           /* one value a row; packed in the order of the walk */
   int32_t buffer[MAX_IN];
   place at[SC_PROGRAM_INSTRS];
+  link_at link[SC_PROGRAM_INSTRS];
+  chain_fn chain;
+  bool tiny, fixed[MAX_IN];                       /* tiny: one tile, nothing but packed operands and loops; fixed: numbers, in single */
+  int64_t step[MOST_VALUES];                      /* of tiny */
+  char single[MAX_IN][8];
   bool straight;                                  /* sc__program_run: results are computed in the output's memory */
   int64_t stack;                                  /* bytes of registers and buffers */
   size_t bytes;                                   /* of this allocation */
@@ -215,6 +235,21 @@ static void point(const sc_program *p, const sc_instr *q, char *d, int64_t n, co
   }
 }
 
+/* The chain that ends at w. */
+static void run_chain(const sc_tiles *s, const place *w, const values *v, char *d, int64_t r, int64_t c) {
+  sc_link links[SC_LINKS];
+  int64_t runs = w->whole ? 1 : r, n = w->whole ? r * c : c;
+  for (int64_t i = 0; i < runs; i++) {
+    for (int k = 0; k < w->links; k++) {
+      const link_at *l = &s->link[w->from + k];
+      bool alone = l->kind >= SC_LINK_NEG;
+      links[k].op = 2 * l->kind + (!alone && v->step[l->source] == 0);
+      links[k].p = alone ? NULL : (const float *)v->ptr[l->source] + i * v->rows[l->source];
+    }
+    s->chain(n, (float *)d + i * c, (const float *)v->ptr[w->acc] + i * v->rows[w->acc], v->step[w->acc] == 0, w->links, links);
+  }
+}
+
 /* The instructions over one tile whose inputs are at hand. to[i]: where output i's part of this tile is. */
 static void execute(const sc_tiles *s, values *v, int64_t r, int64_t c, char *const *to) {
   const sc_program *p = s->p;
@@ -226,7 +261,10 @@ static void execute(const sc_tiles *s, values *v, int64_t r, int64_t c, char *co
     const char *ptr[3] = {NULL, NULL, NULL};
     int64_t step[3] = {0, 0, 0};
     v->ptr[me] = d;
-    if (q->kind == SC_I_FOLD) {
+    if (w->skip) continue;
+    if (w->links) {
+      run_chain(s, w, v, d, r, c);
+    } else if (q->kind == SC_I_FOLD) {
       fold_rows(s, q, v, d, r, c);
     } else if (q->row) {
       for (int i = 0; i < q->arity; i++) { ptr[i] = v->ptr[q->src[i]]; step[i] = v->rows[q->src[i]]; }
@@ -297,11 +335,12 @@ static void begin(const sc_tiles *s, values *v, char *scratch, char (*single)[8]
   v->scratch = scratch;
   for (int k = 0; k < p->n_in; k++) {
     if (s->kind[k] != ONE) continue;
+    v->step[k] = v->rows[k] = 0;
+    if (s->fixed[k]) { v->ptr[k] = s->single[k]; continue; }
     sc_dtype want = sc__ctype_dtype((sc_ctype)p->in_type[k]);
     const sc_tensor *t = s->in[k];
     v->ptr[k] = t->data;
     if ((sc_dtype)t->dtype != want) { sc__convert(1, want, single[k], 1, (sc_dtype)t->dtype, t->data, 1); v->ptr[k] = single[k]; }
-    v->step[k] = v->rows[k] = 0;
   }
 }
 
@@ -449,10 +488,16 @@ static bool assign(sc_tiles *s) {
   int64_t at = 0, length = s->how == FOLDED ? s->per * s->inner : s->tile;
   for (int k = 0; k < p->n_instr; k++) {
     last[k] = k;
-    s->at[k] = (place){.out = -1, .size = (uint8_t)sc__ctype_size((sc_ctype)p->instr[k].type)};
+    s->at[k].out = -1;
+    s->at[k].size = (uint8_t)sc__ctype_size((sc_ctype)p->instr[k].type);
     s->size[p->n_in + k] = s->at[k].size;
     for (int i = 0; i < p->instr[k].arity; i++) if (p->instr[k].src[i] >= p->n_in) last[p->instr[k].src[i] - p->n_in] = k;
   }
+  for (int k = 0; k < p->n_instr && s->chain; k++)
+    for (int i = -1; i < s->at[k].links; i++) {      /* links read when their chain ends */
+      int source = i < 0 ? s->at[k].acc : s->link[s->at[k].from + i].source;
+      if (s->at[k].links && source >= p->n_in && last[source - p->n_in] < k) last[source - p->n_in] = k;
+    }
   for (int i = 0; i < s->n_out; i++) {
     int k = s->result[i];
     last[k] = p->n_instr;
@@ -466,14 +511,14 @@ static bool assign(sc_tiles *s) {
   for (int k = 0; k < p->n_instr; k++) {
     const sc_instr *q = &p->instr[k];
     int z = s->at[k].size;
-    if (s->at[k].out < 0) {
+    if (s->at[k].out < 0 && !s->at[k].skip) {
       if (q->row) { s->at[k].at = (int32_t)at; at += (s->per * z + 63) / 64 * 64; }
       else if (n_free[z]) s->at[k].at = free_at[z][--n_free[z]];
       else { s->at[k].at = (int32_t)at; at += (length * z + 63) / 64 * 64; }
     }
     for (int m = 0; m < k; m++) {                    /* what k was the last to read is free after it */
       const place *w = &s->at[m];
-      if (last[m] == k && w->out < 0 && !p->instr[m].row) free_at[w->size][n_free[w->size]++] = w->at;
+      if (last[m] == k && w->out < 0 && !w->skip && !p->instr[m].row) free_at[w->size][n_free[w->size]++] = w->at;
     }
     if (at > MOST_STACK) return false;
   }
@@ -495,6 +540,64 @@ static void find_whole(sc_tiles *s) {
     }
     s->at[k].whole = whole;
   }
+  for (int k = p->n_instr; k-- > 0; )                  /* a chain is one run when all of its links are */
+    for (int m = 0; m < p->n_instr && s->at[k].links; m++)
+      if (s->at[m].skip && s->at[m].from == s->at[k].from) s->at[k].whole = s->at[k].whole && s->at[m].whole;
+}
+
+/* Whether a chain can read that value: float32, packed or one value. */
+static bool chains(const sc_tiles *s, int source) {
+  const sc_program *p = s->p;
+  if (source >= p->n_in) return p->instr[source - p->n_in].type == SC_C_F32;
+  if (p->in_type[source] != SC_C_F32) return false;
+  int64_t step = STRIDE(s, source)[s->nd - 1];
+  return s->kind[source] != HERE || step == 0 || step == 1;
+}
+
+static bool is_link(const sc_tiles *s, int k) {
+  const sc_instr *q = &s->p->instr[k];
+  if (!q->link || q->row || !q->fn || q->type != SC_C_F32) return false;
+  for (int i = 0; i < q->arity; i++) if (!chains(s, q->src[i])) return false;
+  return true;
+}
+
+/* Runs of arithmetic, each step of which only the next one reads, become chains. */
+static void find_chains(sc_tiles *s) {
+  const sc_program *p = s->p;
+  static const uint8_t TURNED[] = {[SC_LINK_ADD] = SC_LINK_ADD, [SC_LINK_SUB] = SC_LINK_RSUB, [SC_LINK_RSUB] = SC_LINK_SUB,
+                                   [SC_LINK_MUL] = SC_LINK_MUL, [SC_LINK_DIV] = SC_LINK_RDIV};
+  int uses[SC_PROGRAM_INSTRS] = {0}, n = 0;
+  for (int k = 0; k < p->n_instr; k++)
+    for (int i = 0; i < p->instr[k].arity; i++) if (p->instr[k].src[i] >= p->n_in) uses[p->instr[k].src[i] - p->n_in]++;
+  for (int i = 0; i < s->n_out; i++) uses[s->result[i]] += 2;
+  for (int end = p->n_instr; end-- > 0; ) {
+    if (s->at[end].skip || !is_link(s, end)) continue;
+    link_at chain[SC_LINKS];
+    int members[SC_LINKS], length = 0, at = end, acc;
+    for (;;) {
+      const sc_instr *q = &p->instr[at];
+      int inner = -1;
+      for (int i = 0; i < q->arity && inner < 0; i++) {
+        int m = q->src[i] - p->n_in;
+        if (m >= 0 && uses[m] == 1 && is_link(s, m)) inner = i;
+      }
+      int side = inner < 0 ? 0 : inner;
+      chain[length] = (link_at){side ? TURNED[q->link] : q->link, q->arity > 1 ? q->src[1 - side] : q->src[side]};
+      members[length++] = at;
+      acc = q->src[side];
+      if (inner < 0 || length == SC_LINKS) break;
+      at = acc - p->n_in;
+    }
+    if (length < 2 || n + length > SC_PROGRAM_INSTRS) continue;
+    for (int i = 0; i < length; i++) {
+      s->link[n + i] = chain[length - 1 - i];
+      s->at[members[i]].skip = i > 0;
+      s->at[members[i]].from = (uint8_t)n;
+    }
+    s->at[end].links = (uint8_t)length;
+    s->at[end].acc = (uint8_t)acc;
+    n += length;
+  }
 }
 
 /* Registers within the cache if tiles of some size allow it, within the stack in any case but for rows that are too long. */
@@ -510,6 +613,52 @@ static void go(sc_context *ctx, const sc_tiles *s) {
   if (s->units == 1 || ctx->threads <= 1) { fn((void *)(uintptr_t)s, 0, s->units); return; }
   double per = s->how == ROWS ? (double)s->inner : s->how == FOLDED ? (double)(s->inner * s->per) : (double)s->tile;
   sc__parallel(ctx, s->units, 1, s->p->cost * per, fn, (void *)(uintptr_t)s);
+}
+
+/* Numbers are converted once and for all. A small program over packed operands needs none of the walking. */
+static void find_tiny(sc_tiles *s) {
+  const sc_program *p = s->p;
+  s->tiny = s->how == LINEAR && s->units == 1;
+  for (int k = 0; k < p->n_in; k++) {
+    const sc_tensor *t = s->in[k];
+    if (s->kind[k] == ONE && t->flags & SC_T_WRAPPED && t->storage) {
+      sc__convert(1, sc__ctype_dtype((sc_ctype)p->in_type[k]), s->single[k], 1, (sc_dtype)t->dtype, t->data, 1);
+      s->fixed[k] = true;
+    }
+    bool direct = sc__ctype_dtype((sc_ctype)p->in_type[k]) == (sc_dtype)t->dtype;
+    s->tiny = s->tiny && (s->fixed[k] || (s->kind[k] != COPY && direct));
+    s->step[k] = s->kind[k] != ONE;
+  }
+  for (int k = 0; k < p->n_instr; k++) {
+    s->tiny = s->tiny && p->instr[k].fn;
+    s->step[p->n_in + k] = 1;
+  }
+  for (int i = 0; i < s->n_out; i++) s->tiny = s->tiny && s->at[s->result[i]].out == i;
+}
+
+static void run_tiny(const sc_tiles *s) {
+  const sc_program *p = s->p;
+  _Alignas(64) char scratch[s->stack];
+  values v;
+  int n_in = p->n_in;
+  v.scratch = scratch;
+  for (int k = 0; k < n_in; k++) v.ptr[k] = s->fixed[k] ? s->single[k] : s->in[k]->data;
+  for (int k = 0; k < p->n_instr; k++) {
+    const sc_instr *q = &p->instr[k];
+    const place *w = &s->at[k];
+    char *d = w->out >= 0 ? s->out[w->out]->data : scratch + w->at;
+    v.ptr[n_in + k] = d;
+    int a = q->src[0], b = q->src[1], c = q->src[2];
+    if (w->skip) continue;
+    if (!w->links) { q->fn(s->total, d, v.ptr[a], s->step[a], v.ptr[b], s->step[b], v.ptr[c], s->step[c], q->p); continue; }
+    sc_link links[SC_LINKS];
+    for (int i = 0; i < w->links; i++) {
+      const link_at *l = &s->link[w->from + i];
+      bool alone = l->kind >= SC_LINK_NEG;
+      links[i] = (sc_link){alone ? NULL : (const float *)v.ptr[l->source], 2 * l->kind + (!alone && s->step[l->source] == 0)};
+    }
+    s->chain(s->total, (float *)d, (const float *)v.ptr[w->acc], s->step[w->acc] == 0, w->links, links);
+  }
 }
 
 /* One packed op over few elements: at once. */
@@ -558,6 +707,9 @@ void sc__program_run(sc_context *ctx, const sc_program *p, sc_tensor *out, sc_te
   s.room = SC_MAX_DIMS + 1;
   s.dim = room;
   s.os = room + s.room;
+  s.chain = NULL;
+  memset(s.at, 0, (size_t)p->n_instr * sizeof s.at[0]);
+  memset(s.fixed, 0, sizeof s.fixed);
   s.is = room + 2 * s.room;
   collapse(&s, out->ndim, 0, out->dim, sc__stride(out), is);
   choose(&s, false, 0);
@@ -593,13 +745,19 @@ sc_status sc__tiles_new(sc_context *ctx, const sc_program *p, const sc_domain *s
   s->os = kept;
   int rows = collapse(s, space->nd, space->fold, space->dim, os, is);
   s->os = NULL;                                        /* outputs are packed */
-  bool fits = choose(s, space->fold > 0, rows) && fit(s);
-  if (!fits) { sc__tiles_free(ctx, s); return SC_OK; }
+  if (!choose(s, space->fold > 0, rows)) { sc__tiles_free(ctx, s); return SC_OK; }
+  s->chain = chain_kernel(ctx->isa);
+  find_chains(s);
+  if (!fit(s)) { sc__tiles_free(ctx, s); return SC_OK; }
   if (s->how == FOLDED) find_whole(s);
+  find_tiny(s);
   *t = s;
   return SC_OK;
 }
 
-void sc__tiles_run(sc_context *ctx, const sc_tiles *t) { if (t->total) go(ctx, t); }
+void sc__tiles_run(sc_context *ctx, const sc_tiles *t) {
+  if (t->tiny) run_tiny(t);
+  else if (t->total) go(ctx, t);
+}
 
 void sc__tiles_free(sc_context *ctx, sc_tiles *t) { if (t) sc__release(ctx, t, t->bytes); }

@@ -11,6 +11,11 @@ typedef enum sc_instr_kind {
   SC_I_FOLD        /* the reduction `fold` of each row of src[0], finished and stored as dtype `through`: one value a row */
 } sc_instr_kind;
 
+/* Arithmetic in float32 that can be a link of a chain (chain_stamp.h): acc op operand, operand op acc, op acc. */
+enum { SC_LINK_NONE, SC_LINK_ADD, SC_LINK_SUB, SC_LINK_RSUB, SC_LINK_MUL, SC_LINK_DIV, SC_LINK_RDIV, SC_LINK_NEG, SC_LINK_RELU, SC_LINK_SQUARE };
+enum { SC_LINKS = 24 };
+typedef struct sc_link { const float *p; int op; } sc_link;      /* op: twice the kind, and one when the operand is one value */
+
 typedef struct sc_instr {
   sc_pw_fn fn;
   uint8_t kind;                            /* sc_instr_kind */
@@ -19,6 +24,7 @@ typedef struct sc_instr {
   uint8_t src[3];                          /* operands: 0 … n_in-1 inputs, then instructions' results */
   bool row;                                /* one value a row: all its operands are */
   uint8_t through, fold;
+  uint8_t link;                            /* what it is as a link with src[0] as acc; SC_LINK_NONE: none */
   double (*finish)(double v, double arg);
   double arg;
   sc_scalar p[SC_PROGRAM_PARAMS];

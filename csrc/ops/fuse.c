@@ -116,6 +116,21 @@ static bool rounded(sc_fuser *f, sc_operand *o) {
   return add(f, q, &o->source);
 }
 
+static uint8_t link_of(const sc_pw *pw, uint8_t type, const sc_instr *q) {
+  if (type != SC_C_F32) return SC_LINK_NONE;
+  switch (pw->id) {
+    case SC_PW_add: return q->p[0].f == 1 ? SC_LINK_ADD : SC_LINK_NONE;
+    case SC_PW_sub: return q->p[0].f == 1 ? SC_LINK_SUB : SC_LINK_NONE;
+    case SC_PW_rsub: return q->p[0].f == 1 ? SC_LINK_RSUB : SC_LINK_NONE;
+    case SC_PW_mul: return SC_LINK_MUL;
+    case SC_PW_div: return SC_LINK_DIV;
+    case SC_PW_neg: return SC_LINK_NEG;
+    case SC_PW_relu: return SC_LINK_RELU;
+    case SC_PW_square: return SC_LINK_SQUARE;
+    default: return SC_LINK_NONE;
+  }
+}
+
 bool sc__fuse_op(sc_fuser *f, sc_isa isa, const sc_opinfo *op, const sc_attr *attr, const sc_operand *in, sc_operand *out) {
   const sc_pw *pw = op->def->pw;
   if (!pw || op->n_attr > SC_PROGRAM_PARAMS) return false;
@@ -132,6 +147,7 @@ bool sc__fuse_op(sc_fuser *f, sc_isa isa, const sc_opinfo *op, const sc_attr *at
   }
   sc_instr q = {.row = f->row, .arity = pw->arity, .type = pw->rule == SC_PW_BOOL ? SC_C_BOOL : type, .fn = sc__pw_kernel(isa, pw->id, (sc_ctype)type)};
   for (int i = 0; i < op->n_attr; i++) q.p[i] = sc__attr_scalar(&attr[i]);
+  q.link = link_of(pw, type, &q);
   if (pw->flags & SC_PW_NO_ZERO && type != SC_C_F32 && type != SC_C_F64) return false;   /* it has to look for zeros first */
   for (int i = 0; i < pw->arity && pw->flags & SC_PW_COMPARE; i++) if (!holds_number(f, &in[i], type)) return false;
   for (int i = 0; i < pw->arity; i++) {

@@ -199,6 +199,7 @@ sc_status sc__pw_run(sc_call *c) {
   sc_instr *q = &p.instr[0];
   q->kind = SC_I_POINT;
   q->row = false;
+  q->link = SC_LINK_NONE;
   q->fn = sc__pw_kernel(c->ctx->isa, pw->id, type);
   q->type = pw->rule == SC_PW_BOOL ? SC_C_BOOL : (uint8_t)type;
   q->arity = pw->arity;
