@@ -102,6 +102,10 @@ fuzz:
 	  $(BUILD)/fuzz/$$f -dict=spec/fuzz/formats.dict -max_len=4096 -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$(BUILD)/fuzz/$$f- -print_final_stats=1 -verbosity=0 \
 	    $(BUILD)/fuzz/corpus-$$f spec/fuzz/corpus/$$f || exit 1; \
 	done
+	clang -std=gnu11 -O1 -g -pthread -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION \
+	  -Icsrc -o $(BUILD)/fuzz/graph spec/fuzz/graph_fuzz.c $(ENGINE) $(LIBS) && mkdir -p $(BUILD)/fuzz/corpus-graph && \
+	$(BUILD)/fuzz/graph -dict=spec/fuzz/graph.dict -max_len=4096 -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$(BUILD)/fuzz/graph- -print_final_stats=1 -verbosity=0 \
+	  $(BUILD)/fuzz/corpus-graph spec/fuzz/corpus/graph
 
 # ---- installing ----
 LUADIR ?= $(PREFIX)/share/lua/5.4

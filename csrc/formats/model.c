@@ -147,6 +147,9 @@ static sc_status find(void *user, const char *name, sc_tensor **out) {
 }
 
 static bool checked(const sc_model *m) {
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+  return m->text != NULL;                                 /* a fuzzer would never find the number */
+#endif
   char want[24];
   snprintf(want, sizeof want, "%016llx", (unsigned long long)sc__model_check(m->graph, m->graph_size, m->training, m->training_size, m->text, m->text_size));
   return m->check && is(m->check, m->check_size, want);

@@ -128,6 +128,12 @@ static sc_status check(const sc_control *p) {
   }
   if ((int)body->n_outputs < p->n_carry) return sc__fail(p->ctx, SC_EINVAL, "%s: the body has too few results", sc__control_op(p));
   for (int i = 0; i < p->n_carry; i++) SC_TRY(same(p, "carried value", i, body, body->input[i], body, body->output[i].value));
+  if (p->kind == SC_CONTROL_WHILE_BACK && (int)b->n_outputs < p->n_dy) return sc__fail(p->ctx, SC_EINVAL, "%s: the gradients are too few", sc__control_op(p));
+  if (p->kind == SC_CONTROL_WHILE) {
+    int64_t n = 1;
+    for (int i = 0; a->n_outputs == 1 && i < a->value[a->output[0].value].ndim; i++) n *= a->value[a->output[0].value].dim[i];
+    if (n != 1) return sc__fail(p->ctx, SC_EINVAL, "%s: the condition has to be one element", sc__control_op(p));
+  }
   if (p->kind == SC_CONTROL_WHILE && (a->n_outputs != 1 || (int)b->n_outputs != p->n_carry))
     return sc__fail(p->ctx, SC_EINVAL, "%s: the number of results is wrong", sc__control_op(p));
   for (int i = 0; i < p->n_dy; i++) SC_TRY(same(p, "gradient", i, b, b->input[p->n_carry + i], b, b->output[i].value));
@@ -431,14 +437,51 @@ static sc_status while_back_run(sc_call *c) {
 
 /* ---- the rows ---- */
 
+/* Operand k is what input i of a graph expects; lead: leading dims of the operand that the node takes off (scan's rows). */
+static sc_status fits(sc_call *c, int k, const sc_graph *g, int i, int lead) {
+  const sc_value *v = &g->value[g->input[i]];
+  const sc_tensor *t = c->in[k];
+  char is[200], want[200];
+  if (t->dtype == v->dtype && t->ndim == v->ndim + lead && memcmp(t->dim + lead, v->dim, (size_t)v->ndim * 8) == 0) return SC_OK;
+  return sc__bad_call(c, "operand %d: expected %s of shape %s, got %s of shape %s", k + 1, sc_dtype_name((sc_dtype)v->dtype),
+                      sc__shape_text(v->ndim, v->dim, want, sizeof want), sc_dtype_name((sc_dtype)t->dtype), sc__shape_text(t->ndim, t->dim, is, sizeof is));
+}
+
+/* Operands that the node reads itself: the loops' rounds, the generator's states. */
+static sc_status check_own(sc_call *c, const sc_control *p) {
+  if (p->kind == SC_CONTROL_WHILE_BACK) {
+    const sc_tensor *rounds = c->in[p->n_carry];
+    if (rounds->dtype != SC_INT64 || rounds->numel != 1) return sc__bad_call(c, "the number of rounds: expected one int64");
+  }
+  if (!p->replay) return SC_OK;
+  const sc_tensor *t = c->in[sc__control_lead(p) - 1];
+  bool scan = p->kind == SC_CONTROL_SCAN;
+  if (t->dtype == SC_INT64 && t->ndim == 1 + scan && t->dim[scan] == 2 && (!scan || t->dim[0] == p->rounds)) return SC_OK;
+  return sc__bad_call(c, "the state of the generator: expected pairs of int64");
+}
+
+static sc_status check_operands(sc_call *c, const sc_control *p) {
+  int k = sc__control_lead(p);
+  for (int g = 0; g < p->n_graphs; g++)
+    for (int i = formals(p, g); i < (int)p->graph[g]->n_inputs; i++) SC_TRY(fits(c, k++, p->graph[g], i, 0));
+  if (p->kind == SC_CONTROL_COND) return SC_OK;
+  for (int g = 0; g < p->n_graphs; g++) for (int i = 0; i < p->n_carry; i++) SC_TRY(fits(c, i, p->graph[g], i, 0));
+  for (int i = 0; i < p->n_x; i++) SC_TRY(fits(c, p->n_carry + i, p->graph[0], p->n_carry + i, 1));
+  for (int i = 0; i < p->n_dy; i++) SC_TRY(fits(c, p->n_carry + 1 + i, p->graph[1], p->n_carry + i, 0));
+  return SC_OK;
+}
+
 static sc_status infer(sc_call *c) {
   sc_control *p = c->attr[0].p;
   int64_t bytes;
-  if (c->attr[0].kind != SC_ATTR_GRAPH || !p) return sc__bad_attr(c, 0, "made by sc.cond, sc.while_loop and sc.scan only");
+  if (c->attr[0].kind != SC_ATTR_GRAPH || !p || strcmp(c->op->name, sc__control_op(p)) != 0)
+    return sc__bad_attr(c, 0, "made by sc.cond, sc.while_loop and sc.scan only");
   if (c->n_in != sc__control_operands(p)) return sc__bad_call(c, "expected %d operands, got %d", sc__control_operands(p), c->n_in);
   if (p->kind == SC_CONTROL_COND && c->in[0]->numel != 1) return sc__bad_input(c, 0, "expected one element, got %lld", (long long)c->in[0]->numel);
   for (int i = 0; i < p->n_x; i++)
     if (c->in[p->n_carry + i]->ndim < 1 || c->in[p->n_carry + i]->dim[0] != p->rounds) return sc__bad_input(c, 0, "a scanned tensor has the wrong length");
+  SC_TRY(check_own(c, p));
+  SC_TRY(check_operands(c, p));
   SC_TRY(place(p, sc__control_results(p), &bytes));
   sc__meta_set(&c->meta[0], SC_UINT8, 1, &bytes);
   return SC_OK;
@@ -448,6 +491,9 @@ static sc_status result_infer(sc_call *c) {
   sc_control *p = c->attr[0].p;
   int64_t at, i = c->attr[1].i;
   if (c->attr[0].kind != SC_ATTR_GRAPH || !p || i < 0 || i >= sc__control_results(p)) return sc__bad_attr(c, 1, "there is no such result");
+  SC_TRY(place(p, sc__control_results(p), &at));
+  if (c->in[0]->dtype != SC_UINT8 || c->in[0]->ndim != 1 || c->in[0]->dim[0] != at || !c->in[0]->contiguous)
+    return sc__bad_input(c, 0, "expected the block of bytes of that branch or loop");
   SC_TRY(place(p, (int)i, &at));
   result_meta(p, (int)i, &c->meta[0]);
   c->meta[0].offset = at / (int64_t)sc_dtype_size(c->meta[0].dtype);
