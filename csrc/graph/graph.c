@@ -229,7 +229,7 @@ static sc_status add_result(sc_graph *g, sc_call *c, int i, int32_t node, int32_
     v->root = g->value[first_in].root;
     v->offset = g->value[first_in].offset + bytes;
   }
-  return symbolic(g, *id, m, view ? m->stride : NULL, view ? c->in[0]->data + bytes : NULL, &c->out[i]);
+  return symbolic(g, *id, m, view ? m->stride : NULL, view ? (char *)((uintptr_t)c->in[0]->data + (uintptr_t)bytes) : NULL, &c->out[i]);
 }
 
 static sc_status trace(sc_call *c) {

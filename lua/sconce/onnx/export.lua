@@ -17,7 +17,7 @@ local known = require "sconce.onnx.export_ops"
 
 local OPSET, IR = 17, 8
 
-for _, part in ipairs { "state", "control", "index" } do
+for _, part in ipairs { "state", "control", "index", "grad" } do
   for name, fn in pairs(require("sconce.onnx.export_" .. part)) do known.table[name] = fn end
 end
 
@@ -205,9 +205,11 @@ local function check_options(path, options)
 end
 
 --- What of the graph cannot be seen in the standard nodes.
-local function report(file, w)
+local function report(file, w, written)
   local list = {}
-  for i, o in ipairs(file.own) do list[i] = { op = o.op, where = o.where, why = o.why } end
+  for _, o in ipairs(file.own) do
+    if file.own[o.of] == true or written[file.own[o.of]] then list[#list + 1] = { op = o.op, where = o.where, why = o.why } end
+  end
   for v, x in ipairs(w.values) do
     if x.kind == "input" and w.version[v] then list[#list + 1] = { op = "input", why = "the graph writes into its input " .. x.name } end
   end
@@ -253,7 +255,7 @@ local function save(graph, path, options, numbers)
   if training then write.message(model, 20, training) end
   if outside and outside.size > 0 then core.onnx_write(path .. ".data", outside.pieces) end
   core.onnx_write(path, model)
-  return report(file, w)
+  return report(file, w, have)
 end
 
 return function(graph, path, options, numbers)

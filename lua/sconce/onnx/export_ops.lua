@@ -428,15 +428,14 @@ function ops.normalize_rows(e, n, a)
   local y = e:node("Div", { centred, e:node("Sqrt", { e:node("Add", { var, e:scalar(a.eps, d) }) }) })
   return (n.ins[3] or 0) ~= 0 and e:node("Add", { y, e:ref(n.ins[3]) }) or y
 end
-function ops.attention(e, n, a)
-  local q, k, v, mask = n.ins[1], n.ins[2], n.ins[3], n.ins[4] or 0
-  local rank, d = #shape(e, q), out_dtype(e, n)
-  local perm = {}
+--- What each query looks at; causal: not at what comes later; mask: a value or 0.
+local function probabilities(e, q, k, mask, causal, scale, d)
+  local rank, perm = #shape(e, q), {}
   for i = 1, rank do perm[i] = i - 1 end
   perm[rank], perm[rank - 1] = rank - 2, rank - 1
-  local s = e:node("MatMul", { e:node("Mul", { e:ref(q), e:scalar(a.scale, d) }), e:node("Transpose", { e:ref(k) }, { perm = perm }) })
+  local s = e:node("MatMul", { e:node("Mul", { e:ref(q), e:scalar(scale, d) }), e:node("Transpose", { e:ref(k) }, { perm = perm }) })
   local open
-  if a.causal then
+  if causal then
     local L, S = shape(e, q)[rank - 1], shape(e, k)[rank - 1]
     local ones = e:node("Expand", { e:scalar(1, "int64"), e:ints { L, S } })
     open = e:node("Cast", { e:node("Trilu", { ones }, { upper = 0 }) }, { to = core.onnx_code("bool") })
@@ -448,7 +447,11 @@ function ops.attention(e, n, a)
   end
   local p = e:node("Softmax", { s }, { axis = rank - 1 })
   if mask ~= 0 then p = e:node("Where", { e:node("IsNaN", { p }), e:scalar(0, d), p }) end -- a row that may look at nothing gives zeros
-  return e:node("MatMul", { p, e:ref(v) })
+  return p
+end
+function ops.attention(e, n, a)
+  local p = probabilities(e, n.ins[1], n.ins[2], n.ins[4] or 0, a.causal, a.scale, out_dtype(e, n))
+  return e:node("MatMul", { p, e:ref(n.ins[3]) })
 end
 function ops.resample(e, n, a)
   local mode = ({ nearest = "nearest", linear = "linear", bilinear = "linear", trilinear = "linear", bicubic = "cubic",
@@ -510,4 +513,4 @@ ops.lstm_sequence = recurrent("LSTM", { 1, 4, 2, 3 })
 ops.gru_sequence = recurrent("GRU", { 2, 1, 3 }, { linear_before_reset = 1 })
 ops.rnn_tanh_sequence = recurrent("RNN", { 1 })
 
-return { table = ops, index_input = index_input, index_output = index_output }
+return { table = ops, probabilities = probabilities, index_input = index_input, index_output = index_output }

@@ -14,7 +14,7 @@ Writer.__index = Writer
 --- graph around it, or nil.
 function Writer.new(whole, file, outer)
   return setmetatable({ whole = whole, values = whole.values, file = file, outer = outer, n_symbols = file.n_symbols, nodes = {}, name = {},
-    stamp = {}, version = {}, symbol = {}, where = outer and outer.where or {}, blocks = {}, zero_based = file.zero_based,
+    stamp = {}, version = {}, half = {}, symbol = {}, where = outer and outer.where or {}, blocks = {}, zero_based = file.zero_based,
     zero_out = file.zero_out }, Writer)
 end
 
@@ -108,6 +108,7 @@ end
 --- The current name of value v.
 local function current(self, v)
   local x = self.values[v]
+  if self.half[v] then self:rest(self.half[v]) end
   if x.kind == "capture" and not self.name[v] then
     self.file.captured[x.name] = true
     self:set(v, x.name)
@@ -139,11 +140,15 @@ local function positions(self, v)
   local x, root = self.values[v], self.values[self.values[v].root]
   local known, count = true, 1
   for _, list in ipairs { x.shape, root.shape } do for _, d in ipairs(list) do known = known and not self:is_symbolic(d) end end
-  for _, d in ipairs(root.shape) do count = count * d end
-  if known and root.kind ~= "capture" then
+  for i = #root.shape, 1, -1 do
+    known = known and (root.stride[i] == count or root.shape[i] == 1)
+    count = count * root.shape[i]
+  end
+  if known then
     local size = write.bytes_of(core.untraced(sc.zeros, { 1 }, { dtype = root.dtype }))
     return self:constant(core.untraced(function() return sc.arange(count):as_strided(x.shape, x.stride, x.offset // size):contiguous() end))
   end
+  if not self:op_of(self.whole.nodes[x.node]) then error("a view of a size that is not known has no form in ONNX", 0) end
   local was, stamps = {}, {}                              -- the same views, of the positions instead of the elements
   for k, n in pairs(self.name) do was[k], stamps[k] = n, self.stamp[k] end
   local version = self.version[x.root] or 0
@@ -229,16 +234,31 @@ end
 
 local function written(n, i) return n.writes >> (i - 1) & 1 == 1 and (n.ins[i] or 0) ~= 0 end
 
+--- The function that writes the op.
+function Writer:op_of(n) return self.file.ops[n.op] or self.file.ops[n.plain] end
+
+--- Any view whose sizes are known: a gather at flat positions of what it looks into.
+local function view(self, n)
+  local v, x = n.outs[1], self.values[n.outs[1]]
+  if #n.outs ~= 1 or x.root == v or x.root == nil then return nil end
+  local flat = self:node("Reshape", { current(self, x.root), self:ints { -1 } })
+  return self:node("Gather", { flat, positions(self, v) }, { axis = 0 })
+end
+
 --- The op as a node of our own domain: inputs and attributes as the op has them; outputs its results, then the new values of what it
 --- writes to.
-local function own(self, n)
+local function own(self, n, missing)
   local inputs, results = {}, n.inplace and 0 or #n.outs
   for i, v in ipairs(n.ins) do inputs[i] = self:ref(v) end
   local count = results
   for i = 1, #n.ins do if written(n, i) then count = count + 1 end end
   local names = { self:node(n.op, inputs, own_attributes(n), count, "sconce") }
-  for i = 1, results do self:set(n.outs[i], names[i]) end
-  for i = 1, #n.ins do
+  if not self.outer then self.file.own[n] = self.nodes[#self.nodes] end
+  for i = 1, results do
+    if not missing or self.half[n.outs[i]] then self:set(n.outs[i], names[i]) end
+    self.half[n.outs[i]] = nil
+  end
+  for i = 1, missing and 0 or #n.ins do
     if written(n, i) then
       results = results + 1
       self:write(n.ins[i], names[results])
@@ -249,7 +269,7 @@ end
 --- The op in standard nodes: its function gives the names of its results or, of one that writes only, of the new values of what it
 --- writes to, in the order of its inputs.
 local function standard(self, n)
-  local fn = self.file.ops[n.op] or self.file.ops[n.plain]
+  local fn = self:op_of(n) or not n.inplace and view
   if not fn then return "it has no form in ONNX" end
   for _, v in ipairs(n.ins) do self:ref(v) end              -- made now, so that a refusal does not take them back
   local at, initial, symbol = #self.nodes, #self.file.initial, {}
@@ -264,10 +284,11 @@ local function standard(self, n)
     for i = #self.file.initial, initial + 1, -1 do self.file.initial[i] = nil end
     return (tostring(names):gsub("^save: ", ""))
   end
+  if not n.inplace and not names[1] then return "it has no form in ONNX" end
   local k = 1
   if not n.inplace then
     for i, v in ipairs(n.outs) do
-      if names[i] then self:set(v, names[i]) end
+      if names[i] then self:set(v, names[i]) else self.half[v] = n end
       k = i + 1
     end
   end
@@ -279,16 +300,25 @@ local function standard(self, n)
   end
 end
 
+local function say(self, n, why)
+  local list = self.file.own
+  if list[n] then return end
+  list[n] = true
+  list[#list + 1] = { op = n.op, where = n.where, why = why, of = n }
+end
+
 --- Writes a recorded node.
 function Writer:emit(n)
   local why = standard(self, n)
   if not why then return end
-  local list = self.file.own
-  if not list[n] then
-    list[n] = true
-    list[#list + 1] = { op = n.op, where = n.where, why = why }
-  end
+  say(self, n, why)
   own(self, n)
+end
+
+--- Of a node whose function gave only the first of its results: the others, which somebody reads after all.
+function Writer:rest(n)
+  say(self, n, "one of its results has no form in ONNX")
+  own(self, n, true)
 end
 
 -- ---------------------------------------------------------------- messages
