@@ -62,6 +62,20 @@ describe("a job", function()
     assert.not_equal(before, weights(net))
   end)
 
+  it("that is forgotten leaves the run free", function()
+    local step = trainer(network())
+    local want = step(x, t)
+    do step.last:start(x, t):advance(0) end
+    collectgarbage()
+    collectgarbage()
+    assert.equal(want.dtype, step(x, t).dtype)
+    do
+      local job <close> = step.last:start(x, t)
+      job:advance(0)
+    end
+    step(x, t)
+  end)
+
   it("goes on beside others of clones", function()
     local net = network()
     local f = sc.compile(function(v) return net(v) end)

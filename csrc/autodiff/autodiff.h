@@ -44,6 +44,7 @@ struct sc_node {
   sc_context *ctx;
   const sc_opinfo *op;           /* CUSTOM and ACCUMULATE: NULL */
   sc_location where;             /* the script's line that made it */
+  const char *module;            /* the module at work then, while recording; interned */
   sc_attr *attr;
   size_t attr_bytes, bytes;
   sc_hook *hooks;

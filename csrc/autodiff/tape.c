@@ -183,6 +183,7 @@ static sc_status plan_base(sc_call *c, sc_node *n) {
   c->base_node = m;
   m->op = op;
   m->where = n->where;
+  m->module = n->module;
   sc_attr attr[3];
   geometry(x, base, attr);
   m->attr = sc__attrs_copy(ctx, attr, 3, &m->attr_bytes);
@@ -286,6 +287,7 @@ static sc_status record(sc_call *c, bool grad) {
   n->op = op;
   n->base = c->base;
   n->where = sc__locate(ctx);
+  n->module = ctx->module;
   int64_t *at = (int64_t *)(n->out_shape + c->n_out);
   for (int i = 0; i < c->n_out; i++) { n->out_shape[i] = at; at = put_shape(at, c->inplace ? c->in[0] : c->out[i], true); }
   sc_status s = fill_inputs(n, c->in, c->inplace ? c->in[0] : c->out[0], at);
@@ -307,6 +309,7 @@ sc_status sc__record_custom(sc_context *ctx, int64_t id, sc_tensor **in, int n_i
   n->kind = SC_NODE_CUSTOM;
   n->custom = n->anchor = id;
   n->where = sc__locate(ctx);
+  n->module = ctx->module;
   int64_t *at = (int64_t *)(n->out_shape + n_out);
   for (int i = 0; i < n_out; i++) { n->out_shape[i] = at; at = put_shape(at, out[i], true); }
   sc_status s = fill_inputs(n, in, out[0], at);

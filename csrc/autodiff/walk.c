@@ -206,7 +206,11 @@ static sc_status run_hooks(walk *w, sc_hook *list, sc_tensor **dy, int slot) {
     next = h->next;
     if (h->slot != slot || !*dy || h->id < 0 || !w->ctx->script_hook) continue;
     sc_tensor *r = NULL;
-    SC_TRY(w->ctx->script_hook(w->ctx->locate_user, h->id, *dy, &r));
+    const sc_origin *was = w->ctx->differentiated;      /* what a hook computes comes of its own lines */
+    w->ctx->differentiated = NULL;
+    sc_status s = w->ctx->script_hook(w->ctx->locate_user, h->id, *dy, &r);
+    w->ctx->differentiated = was;
+    SC_TRY(s);
     if (r) { sc_tensor_release(*dy); *dy = r; }
   }
   for (sc_hook *h = list; h; h = h->next)
@@ -384,6 +388,9 @@ static sc_status step(walk *w, sc_visit *v) {
   for (int i = 0; i < n->n_in; i++) any = any || k.want[i];
   sc_status s = any ? sc__check_saved(n) : SC_OK;
   if (any && s == SC_OK) {
+    sc_origin of = {n->where.file, n->where.line, true, n->module};
+    const sc_origin *was = w->ctx->differentiated;
+    w->ctx->differentiated = n->op && of.line ? &of : NULL;     /* a backward of the script's has lines of its own */
     s = gradients_of(w, n, v, &k);
     for (int i = 0; i < n->n_out; i++) { sc_tensor_release(v->dy[i]); v->dy[i] = NULL; }
     if (s == SC_OK && !w->retain) sc__node_free_saved(n);   /* the moment it is done with */
@@ -392,6 +399,7 @@ static sc_status step(walk *w, sc_visit *v) {
       if (s != SC_OK || !k.want[i]) sc_tensor_release(k.dx[i]);
       else s = send(w, n, i, k.dx[i]);
     }
+    w->ctx->differentiated = was;
     if (s == SC_OK && !w->retain)
       for (int i = 0; i < n->n_in; i++) { sc__node_release(n->edge[i].node); n->edge[i].node = NULL; }
   }

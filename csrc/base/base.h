@@ -31,6 +31,9 @@
 
 /* A place in the script; `file` is interned in the context and lives as long as it. line 0: unknown. */
 typedef struct sc_location { const char *file; int line; } sc_location;
+/* Where a node of a graph comes from: the script's line, and the module at work (interned, its path in the model, such as "blocks.3.attn";
+** NULL: none). backward: it is of the gradient of what that line made. */
+typedef struct sc_origin { const char *file; int line; bool backward; const char *module; } sc_origin;
 
 /* ---- random numbers: Philox 4x32-10, counter based, so that element i of a call gets the same bits on any number of threads.
 ** Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3". */
@@ -100,6 +103,8 @@ struct sc_context {
   struct sc_node *dying;        /* nodes to be released by the loop that is running */
   bool burying, reclaiming;
   int walks;                    /* reverse walks going on, one inside the other */
+  const char *module;           /* while recording: the module at work, see sc_origin */
+  const sc_origin *differentiated;   /* what the walk is making gradients of; NULL: it is the script that calls */
   struct sc_graph *tracing;     /* every op is recorded into it, also those of tensors with data; NULL: none */
   struct sc_graph *building;    /* the graph with symbolic sizes that is being built by hand; NULL: none */
   bool (*symbolic_size)(int64_t size);                     /* graph: the number stands for a size that is not known yet */
@@ -120,6 +125,7 @@ void sc__context_unref(sc_context *ctx);
 sc_status sc__fail(sc_context *ctx, sc_status status, const char *format, ...) SC_FORMAT(3, 4);
 sc_status sc__no_memory(sc_context *ctx, size_t bytes);
 sc_location sc__locate(sc_context *ctx);
+sc_origin sc__origin(sc_context *ctx);
 /* borrowed from ctx; NULL when memory is refused */
 const char *sc__intern(sc_context *ctx, const char *text);
 /* Control bytes but line ends become '?': what a terminal would obey may come into a message with any name. In place. */

@@ -250,6 +250,12 @@ sc_status sc__no_memory(sc_context *ctx, size_t bytes) {
   return sc__fail(ctx, SC_ENOMEM, "not enough memory: %zu bytes wanted, %zu in use", bytes, ctx->held);
 }
 
+sc_origin sc__origin(sc_context *ctx) {
+  if (ctx->differentiated) return *ctx->differentiated;
+  sc_location l = sc__locate(ctx);
+  return (sc_origin){l.file, l.line, false, ctx->module};
+}
+
 sc_location sc__locate(sc_context *ctx) {
   return ctx->locate ? ctx->locate(ctx->locate_user) : (sc_location){NULL, 0};
 }

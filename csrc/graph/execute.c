@@ -32,9 +32,9 @@ static sc_status run_node(sc_graph *g, const sc_graph_node *n, sc_tensor **slot)
   sc_status s = sc__emit(g->ctx, n->op, in, n->n_in, n->attr, n->base, out, &n_out);
   if (in != few) sc__release(g->ctx, in, (size_t)n->n_in * sizeof *in);
   if (s != SC_OK && n->where.line) {
-    char text[700];
+    char text[700], where[600];
     snprintf(text, sizeof text, "%.600s", g->ctx->error);
-    return sc__fail(g->ctx, s, "%s (recorded at %s:%d)", text, n->where.file, n->where.line);
+    return sc__fail(g->ctx, s, "%s (%s)", text, sc__origin_text(&n->where, where, sizeof where));
   }
   SC_TRY(s);
   for (int i = 0; i < n_out; i++) {

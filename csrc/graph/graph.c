@@ -37,6 +37,12 @@ static sc_control *control_of(const sc_attr *attr, int n) {
   return NULL;
 }
 
+const char *sc__origin_text(const sc_origin *o, char *out, size_t size) {
+  snprintf(out, size, "%s%.300s:%d%s%.200s", o->backward ? "for the gradient of what was recorded at " : "recorded at ", o->file ? o->file : "?", o->line,
+           o->module ? ", in " : "", o->module ? o->module : "");
+  return out;
+}
+
 bool sc__node_random(const sc_graph_node *n) {
   const sc_control *p = control_of(n->attr, n->op->n_attr);
   return n->op->flags & SC_OP_RANDOM || (p && p->random);
@@ -240,7 +246,7 @@ static sc_status trace(sc_call *c) {
   if (g->most_nodes && g->n_nodes >= g->most_nodes) return sc__fail(ctx, SC_EINVAL, "graph: more than %zu nodes", g->most_nodes);
   SC_TRY(more(ctx, &g->node, &g->room_nodes, g->n_nodes, sizeof *g->node));
   sc_graph_node n = {.op = c->op, .base = c->base, .inplace = c->inplace, .n_in = c->n_in, .n_out = c->n_out, .origin = (int32_t)g->n_nodes,
-                     .where = sc__locate(ctx)};
+                     .where = sc__origin(ctx)};
   if (c->op->flags & SC_OP_INTERNAL) n.said = sc__intern(ctx, sc__speaker(c)->name);
   size_t ids = (size_t)(c->n_in + c->n_out);
   n.in = sc__alloc(ctx, ids * sizeof(int32_t));

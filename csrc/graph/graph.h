@@ -35,7 +35,7 @@ typedef struct sc_graph_node {
   sc_attr *attr;
   size_t attr_bytes;
   int32_t origin;                /* the node of the recorded graph that it stands for: itself, unless passes put it there */
-  sc_location where;
+  sc_origin where;
   const char *said;              /* interned: what messages of an internal op call it, the public op that it was recorded in; or NULL */
 } sc_graph_node;
 
@@ -82,6 +82,8 @@ void sc__part_begin(sc_graph *g);
 ** g writes to a tensor from outside, or leaves a gradient in one. */
 sc_status sc__part_end(sc_graph *g, sc_tensor **outer, int *n_outer);
 
+/* "recorded at train.lua:3, in fc1" */
+const char *sc__origin_text(const sc_origin *o, char *out, size_t size);
 bool sc__node_random(const sc_graph_node *n);           /* draws random numbers, itself or in a graph that it runs */
 /* It writes to operand i. */
 static inline bool sc__node_writes(const sc_graph_node *n, int i) {
@@ -103,6 +105,11 @@ sc_status sc__graph_instantiate(const sc_graph *g, const sc_sizes *sizes, const 
 
 /* new: the same graph for another context, captured tensors shared (job_move.c). */
 sc_status sc__graph_move(const sc_graph *g, sc_context *ctx, sc_graph **out);
+/* new: what computes those values from the values fed and the inputs (fetch.c). Its inputs are those of g that are needed, then one named
+** "feed 1" … for each value fed; its outputs are named "1", "2" …. updates: also what g writes to captured tensors. */
+sc_status sc__graph_fetch(const sc_graph *g, const int32_t *fetch, int n_fetch, const int32_t *feed, int n_feed, bool updates, sc_graph **out);
+/* text with the names of g's sizes instead of their stand-ins (names.c). */
+void sc__name_sizes(const sc_graph *g, const char *text, char *out, size_t size);
 /* Whether both are recordings of the same computation (compare.c). */
 sc_status sc__graph_same(const sc_graph *a, const sc_graph *b, bool *out);
 

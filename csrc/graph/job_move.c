@@ -57,6 +57,7 @@ static sc_status move_node(sc_context *ctx, const sc_graph_node *n, sc_graph_nod
   if (!out->op) return sc__fail(ctx, SC_EINVAL, "run: there is no op named %s", n->op->name);
   SC_TRY(move_name(ctx, n->where.file, &out->where.file));
   SC_TRY(move_name(ctx, n->said, &out->said));
+  SC_TRY(move_name(ctx, n->where.module, &out->where.module));
   if (!n->op->n_attr) return SC_OK;
   out->attr = sc__attrs_copy(ctx, n->attr, n->op->n_attr, &out->attr_bytes);
   return out->attr ? move_attributes(ctx, out) : sc__no_memory(ctx, out->attr_bytes);

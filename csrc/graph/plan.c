@@ -319,10 +319,10 @@ static sc_status run_step(sc_plan *p, sc__step *s, sc_meta *meta) {
 
 static sc_status located(sc_plan *p, const sc__step *s, sc_status status) {
   const sc_graph_node *n = &p->g->node[s->node];
-  char text[700];
+  char text[700], where[600];
   if (!n->where.line) return status;
   snprintf(text, sizeof text, "%.600s", p->ctx->error);
-  return sc__fail(p->ctx, status, "%s (recorded at %s:%d)", text, n->where.file, n->where.line);
+  return sc__fail(p->ctx, status, "%s (%s)", text, sc__origin_text(&n->where, where, sizeof where));
 }
 
 static sc_status run_at(sc_plan *p, int i, sc_meta *meta) {

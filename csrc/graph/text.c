@@ -450,6 +450,8 @@ static void node(printer *p, const sc_graph_node *n) {
   attributes(p, n);
   for (int i = n->inplace; i < n->n_out; i++) { put(p->t, i > n->inplace ? ", " : " : ", i > n->inplace ? 2 : 3); type(p, &p->g->value[n->out[i]]); }
   if (n->where.line && n->where.file) { put(p->t, " at ", 4); quoted(p->t, n->where.file, '"'); say(p->t, ":%d", n->where.line); }
+  if (n->where.module) { put(p->t, " in ", 4); quoted(p->t, n->where.module, '"'); }
+  if (n->where.backward) say(p->t, " backward");
   put(p->t, "\n", 1);
 }
 

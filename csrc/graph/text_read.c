@@ -659,21 +659,24 @@ static sc_status name_results(reader *r, const sc_opinfo *op, const uint64_t *nu
   return st;
 }
 
-static sc_status place(reader *r, sc_location *out) {
+static sc_status place(reader *r, sc_origin *out) {
   int64_t line;
-  *out = (sc_location){0};
-  if (!keyword(r->s, "at")) return SC_OK;
-  SC_TRY(kept(r->s, &out->file));
-  SC_TRY(want(r->s, ':'));
-  SC_TRY(counted(r->s, INT32_MAX, &line));
-  out->line = (int)line;
+  *out = (sc_origin){0};
+  if (keyword(r->s, "at")) {
+    SC_TRY(kept(r->s, &out->file));
+    SC_TRY(want(r->s, ':'));
+    SC_TRY(counted(r->s, INT32_MAX, &line));
+    out->line = (int)line;
+  }
+  if (keyword(r->s, "in")) SC_TRY(kept(r->s, &out->module));
+  out->backward = keyword(r->s, "backward");
   return SC_OK;
 }
 
 static sc_status emit(reader *r, const sc_opinfo *op, const attributes *a, const operands *o, const uint64_t *number, int n) {
   sc_context *ctx = r->s->ctx;
   sc_tensor *out[SC_MAX_OUTPUTS];
-  sc_location where;
+  sc_origin where;
   int n_out = 0;
   size_t before = r->g->n_nodes;
   ctx->index_base = r->base;

@@ -112,11 +112,18 @@ static void push_value_name(lua_State *L, const sc_graph *g, int32_t v) {
   const sc_value *x = &g->value[v];
   char shape[200], text[300];
   const char *kind = x->kind == SC_VALUE_INPUT ? x->name : x->kind == SC_VALUE_CAPTURE ? "captured" : "";
+  if (g->n_sizes) {
+    char named[200];
+    sc__name_sizes(g, sc__shape_text(x->ndim, x->dim, shape, sizeof shape), named, sizeof named);
+    snprintf(text, sizeof text, "%%%d%s%s %s%s", v + 1, kind[0] ? ":" : "", kind, sc_dtype_name((sc_dtype)x->dtype), named);
+    lua_pushstring(L, text);
+    return;
+  }
   snprintf(text, sizeof text, "%%%d%s%s %s%s", v + 1, kind[0] ? ":" : "", kind, sc_dtype_name((sc_dtype)x->dtype), sc__shape_text(x->ndim, x->dim, shape, sizeof shape));
   lua_pushstring(L, text);
 }
 
-/* g:nodes() -> list of { op =, inputs = {text …}, outputs = {text …}, ins = {number …}, outs = {number …}, file =, line = } */
+/* g:nodes() -> list of { op =, inputs = {text …}, outputs = {text …}, ins = {number …}, outs = {number …}, file =, line =, module =, backward = } */
 static int graph_nodes(lua_State *L) {
   sc_graph *g = sc__check_graph(L, 1);
   lua_createtable(L, (int)g->n_nodes, 0);
@@ -128,6 +135,8 @@ static int graph_nodes(lua_State *L) {
       lua_pushstring(L, n->where.file); lua_setfield(L, -2, "file");
       lua_pushinteger(L, n->where.line); lua_setfield(L, -2, "line");
     }
+    if (n->where.module) { lua_pushstring(L, n->where.module); lua_setfield(L, -2, "module"); }
+    if (n->where.backward) { lua_pushboolean(L, true); lua_setfield(L, -2, "backward"); }
     const struct { const char *text, *number; const int32_t *v; int n; } LISTS[] = {{"inputs", "ins", n->in, n->n_in}, {"outputs", "outs", n->out, n->n_out}};
     for (int l = 0; l < 2; l++) {
       lua_createtable(L, LISTS[l].n, 0);
@@ -139,6 +148,21 @@ static int graph_nodes(lua_State *L) {
     }
     lua_rawseti(L, -2, (lua_Integer)k + 1);
   }
+  return 1;
+}
+
+/* g:input_dtype(i), g:input_shape(i): of the i-th input, with stand-ins */
+static const sc_value *nth_input(lua_State *L) {
+  sc_graph *g = sc__check_graph(L, 1);
+  lua_Integer i = luaL_checkinteger(L, 2);
+  luaL_argcheck(L, i >= 1 && (size_t)i <= g->n_inputs, 2, "there is no such input");
+  return &g->value[g->input[i - 1]];
+}
+static int graph_input_dtype(lua_State *L) { lua_pushstring(L, sc_dtype_name((sc_dtype)nth_input(L)->dtype)); return 1; }
+static int graph_input_shape(lua_State *L) {
+  const sc_value *v = nth_input(L);
+  lua_createtable(L, v->ndim, 0);
+  for (int i = 0; i < v->ndim; i++) { lua_pushinteger(L, v->dim[i]); lua_rawseti(L, -2, i + 1); }
   return 1;
 }
 
@@ -342,6 +366,15 @@ static int graph_split(lua_State *L) {
 
 static int is_tracing(lua_State *L) { lua_pushboolean(L, sc__binding(L)->ctx->tracing != NULL); return 1; }
 
+/* core.module(path or nil) -> what it was: the module whose forward runs, noted on nodes while something is recorded */
+static int set_module(lua_State *L) {
+  sc_context *ctx = sc__binding(L)->ctx;
+  const char *was = ctx->module;
+  ctx->module = lua_isnoneornil(L, 1) ? NULL : sc__intern(ctx, luaL_checkstring(L, 1));
+  lua_pushstring(L, was);
+  return 1;
+}
+
 /* core.untraced(fn, …): calls fn with recording suspended: for state that must be real, such as an optimiser's. */
 static int untraced(lua_State *L) {
   binding *b = sc__binding(L);
@@ -491,23 +524,28 @@ static int value_of(lua_State *L) {
   return 1;
 }
 
-/* g:fetching{tensor or name, …} -> a graph with these as its outputs "1", "2", … */
+static int values_listed(lua_State *L, binding *b, sc_graph *g, int at, int32_t *out, int most) {
+  luaL_checktype(L, at, LUA_TTABLE);
+  int n = (int)lua_rawlen(L, at);
+  if (n > most) return sc__raise_text(L, b, "session: at most %d fetches or feeds", most);
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, at, i + 1);
+    out[i] = value_named(L, b, g, lua_gettop(L));
+    lua_pop(L, 1);
+  }
+  return n;
+}
+
+/* g:fetching({tensor or name, …}, {value fed, …}, updates) -> the graph that computes these: see csrc/graph/fetch.c */
 static int graph_fetching(lua_State *L) {
   binding *b = sc__binding(L);
   sc__enter(L, b);
   sc_graph *g = sc__check_graph(L, 1);
-  luaL_checktype(L, 2, LUA_TTABLE);
-  int32_t fetch[64];
-  int n = (int)lua_rawlen(L, 2);
-  if (n > 64) return sc__raise_text(L, b, "session: at most 64 fetches");
-  for (int i = 0; i < n; i++) {
-    lua_rawgeti(L, 2, i + 1);
-    fetch[i] = value_named(L, b, g, lua_gettop(L));
-    lua_pop(L, 1);
-  }
+  int32_t fetch[64], feed[64];
+  lua_settop(L, 4);
+  int n = values_listed(L, b, g, 2, fetch, 64), n_feed = values_listed(L, b, g, 3, feed, 64);
   graph_box *box = new_box(L);
-  sc_sizes none = {0};
-  sc__check(L, b, sc__graph_instantiate(g, &none, fetch, n, &box->g));
+  sc__check(L, b, sc__graph_fetch(g, fetch, n, feed, n_feed, lua_toboolean(L, 4), &box->g));
   return 1;
 }
 
@@ -634,7 +672,7 @@ static int plan_stats(lua_State *L) {
 }
 
 static int graph_size(lua_State *L);
-static const luaL_Reg GRAPH_METHODS[] = {{"size", graph_size}, {"input", graph_input}, {"output", graph_output}, {"run", graph_run}, {"names", graph_names},
+static const luaL_Reg GRAPH_METHODS[] = {{"size", graph_size}, {"input_dtype", graph_input_dtype}, {"input_shape", graph_input_shape}, {"input", graph_input}, {"output", graph_output}, {"run", graph_run}, {"names", graph_names},
   {"nodes", graph_nodes}, {"captures", graph_captures}, {"trace_begin", trace_begin}, {"trace_end", trace_end}, {"plan", graph_plan},
   {"instantiate", graph_instantiate}, {"rewritten", graph_rewritten}, {"check", graph_check}, {"whole", graph_whole}, {"fetching", graph_fetching},
   {"mark", graph_mark}, {"split", graph_split}, {"cut", graph_cut}, {NULL, NULL}};
@@ -662,7 +700,7 @@ void sc__open_graph(lua_State *L, binding *b) {
   lua_pop(L, 1);
   metatable(L, PLAN, PLAN_METHODS, plan_gc, plan_call);
   const luaL_Reg FUNCTIONS[] = {{"graph", graph_new}, {"is_tracing", is_tracing}, {"passes", pass_list}, {"pass_mask", pass_mask}, {"check_graphs", check_graphs},
-     {"untraced", untraced}, {"stand_in", stand_in}, {"size_term", size_term}, {"value_of", value_of}, {"same_graph", same_graph}, {NULL, NULL}};
+     {"untraced", untraced}, {"stand_in", stand_in}, {"size_term", size_term}, {"value_of", value_of}, {"same_graph", same_graph}, {"module", set_module}, {NULL, NULL}};
   luaL_setfuncs(L, FUNCTIONS, 0);
   luaL_getmetatable(L, GRAPH);                           /* for methods written in Lua */
   lua_getfield(L, -1, "__index");

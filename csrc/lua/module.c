@@ -85,7 +85,14 @@ int sc__raise(lua_State *L, binding *b) {
     return lua_error(L);
   }
   push_where(L, b);
-  lua_pushstring(L, sc_error(b->ctx));
+  const sc_graph *g = b->ctx->building;
+  if (g && g->n_sizes) {
+    char text[1024];
+    sc__name_sizes(g, sc_error(b->ctx), text, sizeof text);
+    lua_pushstring(L, text);
+  } else {
+    lua_pushstring(L, sc_error(b->ctx));
+  }
   lua_concat(L, 2);
   return lua_error(L);
 }
@@ -98,7 +105,10 @@ int sc__raise_text(lua_State *L, binding *b, const char *format, ...) {
   va_end(ap);
   sc__tame(text);
   push_where(L, b);
-  lua_pushstring(L, text);
+  const sc_graph *g = b->ctx->building;
+  char named[1024];
+  if (g && g->n_sizes) sc__name_sizes(g, text, named, sizeof named);
+  lua_pushstring(L, g && g->n_sizes ? named : text);
   lua_concat(L, 2);
   return lua_error(L);
 }

@@ -429,6 +429,13 @@ static int text(lua_State *L) {
     sc__check(L, b, sc__edge_of(t, &e));
     if (e.node) snprintf(more, sizeof more, "grad_fn=<%s>", e.node->op ? e.node->op->name : "custom function");
   }
+  if (t->graph && t->graph->n_sizes) {                  /* symbolic: short, with names for sizes */
+    char with_stand_ins[1024], named[1024];
+    sc__tensor_text(t, more, with_stand_ins, sizeof with_stand_ins);
+    sc__name_sizes(t->graph, with_stand_ins, named, sizeof named);
+    lua_pushstring(L, named);
+    return 1;
+  }
   size_t n = sc__tensor_text(t, more, NULL, 0);
   char *to = luaL_buffinitsize(L, &buffer, n + 1);
   sc__tensor_text(t, more, to, n + 1);

@@ -8,22 +8,24 @@ local core = require "sconce.core"
 local fault = require "sconce.fault"
 local capture = require "sconce.capture"
 local sizes = require "sconce.sizes"
+local runs = require "sconce.run"
 
 local MOST_TRACES = 64 -- more means that something changes all the time
 local MOST_INSTANCES = 32 -- of a trace with open sizes: plans that are kept, each with an arena
 
 --- A trace, ready to run: called with the arguments of the function.
-local Run = {}
+local Run = runs.class("a run")
+local method = Run.__index
 Run.__index = function(self, name)
   if name == "graph" then
     local open = rawget(self, "open")
     return require("sconce.graph").wrap(open and open.core or rawget(self, "core"), open and open.n)
   end
-  return Run[name]
+  return method(self, name)
 end
 
-local Compiled = {}
-Compiled.__index, Compiled._compiled = Compiled, true
+local Compiled = runs.class("a compiled function")
+Compiled._compiled = true
 
 local compile = {}
 
@@ -217,8 +219,15 @@ local function record(self, args, names, most)
   local outer = current
   current = { symbols = symbols, args = args, by_value = {} }
   local since = core.sequence()
+  if names then
+    local list = {}
+    for _, name in pairs(names) do list[name] = "size" .. name end
+    graph:sizes(list)
+  end
   graph:trace_begin(most)
   core.watch_sizes(names ~= nil)
+  local nn, module = package.loaded["sconce.nn.module"], core.module(nil)
+  if nn then nn.track(1) end
   local results
   local ok, err = core.unyieldable(function() results = table.pack(self.fn(table.unpack(symbols, 1, symbols.n))) end, made.read)
   made.by_value, current = next(current.by_value) and current.by_value, outer
@@ -227,6 +236,8 @@ local function record(self, args, names, most)
     made.shape, made.plain, made.outputs = outputs_of(graph, results)
     made.gradients = record_gradients(graph, made.outputs, symbols, order, since)
   end) end
+  if nn then nn.track(-1) end
+  core.module(module)
   local read, where = core.watch_sizes(false)
   made.leaves, made.grads = graph:trace_end()
   if read ~= 0 then return nil, err, read, where end
@@ -345,7 +356,7 @@ function Run:clone()
   return setmetatable(copy, Run)
 end
 
-require("sconce.run").install(Run)
+runs.install(Run)
 
 -- ---------------------------------------------------------------- which trace a call runs
 

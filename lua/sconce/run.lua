@@ -3,11 +3,27 @@
 --- `install` gives a class these methods. The class has `_bind(self, ...)`, which turns a call's arguments into a plan, a list of its
 --- inputs and a function that makes the call's results of the plan's; `last`, the plan used last; and `core`, the recorded graph.
 local core = require "sconce.core"
+local fault = require "sconce.fault"
 
 local run = {}
 
-local Job = {}
-Job.__index = Job
+local NILS = {} -- fields that may be absent
+for _, name in ipairs { "last", "core", "open", "gradients", "by_value", "dispatcher", "plain", "compiled", "known", "what", "check_nan", "values",
+  "finish", "way", "signature", "differs", "actual", "instances", "names", "n", "plan", "inputs", "outputs", "recorded" } do NILS[name] = true end
+
+--- A class of objects: a misspelt method or field is answered with the nearest ones.
+---@param what string  # "a graph"
+function run.class(what)
+  local class = {}
+  function class.__index(_, name)
+    local v = class[name]
+    if v ~= nil or type(name) ~= "string" or name:sub(1, 1) == "_" or NILS[name] then return v end
+    return require("sconce.help").missing(what, name, class)
+  end
+  return class
+end
+
+local Job = run.class("a job")
 
 --- Runs for about so many microseconds, at least one step. The updates that the run makes are one step, the last.
 ---@param microseconds number
@@ -42,43 +58,69 @@ function Job:cancel()
   end
 end
 
+--- A job that is forgotten, or goes out of scope, leaves its run free, unless that has another one by then.
+local going_on = setmetatable({}, { __mode = "k" }) -- plan -> token of its job
+function Job:__gc()
+  if self.state == "running" and going_on[self.plan] == self._token then self:cancel() end
+end
+function Job:__close() self:cancel() end
+
 function Job:__tostring() return "job (" .. self.state .. ")" end
 
 --- A line of the script, or of the engine when no line is known.
 local function place(node) return node.line and node.file .. ":" .. node.line or "?" end
 
---- Names of a step's ops. A program's members are not kept apart: its last op stands for it.
+--- Adds a step to the sum for its line, or its module.
+local function add_up(sums, key, name, s)
+  local at = sums[name]
+  if not at then
+    at = { [key] = name, ns = 0, bytes = 0, steps = 0 }
+    sums[name] = at
+    sums[#sums + 1] = at
+  end
+  at.ns, at.bytes, at.steps = at.ns + s.ns, at.bytes + s.bytes, at.steps + 1
+end
+
+--- What the latest call spent, by step, by line of the script, by module. A program's members are not kept apart: its last op stands for it.
 local function profile_of(self)
-  local nodes, list, by_line, total = self.core:nodes(), {}, {}, 0
+  local nodes, list, lines, modules, total = self.core:nodes(), {}, {}, {}, 0
   for i, s in ipairs(self.last and self.last:steps() or {}) do
     local n = nodes[s.node] or {}
-    local line = place(n)
-    list[i] = { op = n.op, line = line, ns = s.ns, bytes = s.bytes, node = s.node }
-    by_line[line] = by_line[line] or { line = line, ns = 0, bytes = 0, steps = 0 }
-    local at = by_line[line]
-    at.ns, at.bytes, at.steps = at.ns + s.ns, at.bytes + s.bytes, at.steps + 1
+    list[i] = { op = n.op, line = place(n), module = n.module, backward = n.backward, ns = s.ns, bytes = s.bytes, node = s.node }
+    add_up(lines, "line", place(n), s)
+    if n.module then add_up(modules, "module", n.module, s) end
     total = total + s.ns
   end
-  local lines = {}
-  for _, l in pairs(by_line) do lines[#lines + 1] = l end
-  table.sort(lines, function(a, b) return a.ns > b.ns end)
-  return { steps = list, lines = lines, ns = total }
+  local function sorted(sums)
+    local out = table.move(sums, 1, #sums, 1, {})
+    table.sort(out, function(a, b) return a.ns > b.ns end)
+    return out
+  end
+  return { steps = list, lines = sorted(lines), modules = sorted(modules), ns = total }
 end
 
 local function text_of(profile)
   local out = { string.format("%.1f us in %d steps", profile.ns / 1000, #profile.steps) }
-  for _, l in ipairs(profile.lines) do
-    out[#out + 1] = string.format("%10.1f us %5.1f %% %12d bytes  %s", l.ns / 1000, 100 * l.ns / math.max(1, profile.ns), l.bytes, l.line)
+  for _, list in ipairs { profile.lines, profile.modules } do
+    for _, l in ipairs(list) do
+      out[#out + 1] = string.format("%10.1f us %5.1f %% %12d bytes  %s", l.ns / 1000, 100 * l.ns / math.max(1, profile.ns), l.bytes,
+        l.line or "in " .. l.module)
+    end
   end
   return table.concat(out, "\n")
+end
+
+local ESCAPES = { ['"'] = '\\"', ["\\"] = "\\\\" }
+local function quoted(text)
+  return '"' .. text:gsub('[%c"\\]', function(c) return ESCAPES[c] or string.format("\\u%04x", c:byte()) end) .. '"'
 end
 
 --- Chrome's viewer of traces reads this.
 local function write_trace(profile, path)
   local events, at = {}, 0
   for i, s in ipairs(profile.steps) do
-    events[i] = string.format('{"name":%q,"ph":"X","pid":1,"tid":1,"ts":%.3f,"dur":%.3f,"args":{"line":%q,"bytes":%d}}',
-      s.op or "?", at / 1000, s.ns / 1000, s.line, s.bytes)
+    events[i] = string.format('{"name":%s,"ph":"X","pid":1,"tid":1,"ts":%.3f,"dur":%.3f,"args":{"line":%s,"module":%s,"bytes":%d}}',
+      quoted(s.op or "?"), at / 1000, s.ns / 1000, quoted(s.line), quoted(s.module or ""), s.bytes)
     at = at + s.ns
   end
   local file = assert(io.open(path, "w"))
@@ -106,15 +148,42 @@ function run.walk(plan, inputs, before, after)
   return table.pack(plan:finish())
 end
 
+--- Whether a node is of that place: "train.lua:42", or a module's path.
+local function is_at(node, where)
+  return node.module == where or node.line and (node.file .. ":" .. node.line):sub(-#where) == where
+    and not (node.file .. ":" .. node.line):sub(1, -#where - 1):find("[%w_]$")
+end
+
+--- Refuses a place that no op was recorded at, saying which there are.
+local function check_place(self, where)
+  local lines, known, modules = {}, {}, {}
+  local file = where:match("^(.*):%d+$")
+  for _, node in ipairs(self.core:nodes()) do
+    if is_at(node, where) then return end
+    local key = node.line and file and (node.file:sub(-#file) == file and node.file:match("[^/]*$") .. ":" .. node.line)
+    if key and not known[key] then
+      known[key] = true
+      lines[#lines + 1] = key
+    end
+    if node.module then modules[node.module] = true end
+  end
+  local near = file and lines or require("sconce.help").nearest(where, modules)
+  fault.raise("break_at", "no op was recorded at %q%s", where, #near > 0 and "; there are some at " .. table.concat(near, ", ", 1,
+    math.min(#near, 12)) or "")
+end
+
 local function breaking(self, ...)
   local _, inputs, finish = self:_bind(...)
   local unfused, nodes = self.core:plan(0), self.core:nodes()
   local steps = unfused:steps()
+  local stepping -- the function that asked to see the next op as well
   return finish(run.walk(unfused, inputs, function(at)
     local node = nodes[steps[at].node]
+    local called = stepping
     for where, fn in pairs(self._breaks) do
-      if place(node):sub(-#where) == where then fn(node, unfused:peek(at)) end
+      if is_at(node, where) then called = fn end
     end
+    stepping = called and called(node, unfused:peek(at)) == "step" and called or nil
   end))
 end
 
@@ -149,11 +218,14 @@ function run.install(class)
     end
     local plan, inputs, finish = self:_bind(...)
     plan:start(table.unpack(inputs, 1, inputs.n or #inputs))
-    return setmetatable({ plan = plan, finish = finish, state = "running", check_nan = self._check_nan }, Job)
+    local job = setmetatable({ plan = plan, finish = finish, state = "running", check_nan = self._check_nan, _token = {} }, Job)
+    going_on[plan] = job._token
+    return job
   end
 
   --- Times every step of the calls that follow (`false` stops that); without an argument, the latest call's: a table with `steps`,
-  --- `lines` (by the script's line, most expensive first) and `ns`, which prints as a list. { trace = path } writes it for Chrome's viewer.
+  --- `lines` and `modules` (by the script's line, by module, most expensive first) and `ns`, which prints as a list. { trace = path } writes
+  --- it for Chrome's viewer.
   ---@param options? boolean|{ trace: string }
   function class:profile(options)
     if type(options) == "boolean" then
@@ -172,13 +244,19 @@ function run.install(class)
     look_on(self)
   end
 
-  --- Calls fn(node, inputs) before every recorded op of a line ("train.lua:42") in the calls that follow, which run op by op as recorded;
-  --- inputs are copies. Without fn, the line is forgotten.
-  ---@param line string
-  ---@param fn? fun(node: table, inputs: table)
-  function class:break_at(line, fn)
+  --- Calls fn(node, inputs) before every recorded op of a line ("train.lua:42") or a module ("fc1") in the calls that follow, which run op
+  --- by op as recorded; inputs are copies. When fn returns "step" it is called before the next op as well, wherever that is. Without fn,
+  --- the place is forgotten.
+  ---@param where string
+  ---@param fn? fun(node: table, inputs: table): string?
+  function class:break_at(where, fn)
+    if type(where) ~= "string" then
+      fault.raise("break_at", "argument 1: expected a string such as \"train.lua:42\", got %s", fault.describe(where))
+    end
+    if fn ~= nil and type(fn) ~= "function" then fault.raise("break_at", "argument 2: expected a function, got %s", fault.describe(fn)) end
+    if fn and self.core then check_place(self, where) end
     self._breaks = self._breaks or {}
-    self._breaks[line] = fn
+    self._breaks[where] = fn
     look_on(self)
   end
 

@@ -40,7 +40,10 @@ local function snapshot(entry, args)
   end
 end
 
-local function line_of(node) return node.line and string.format("%s:%d", node.file, node.line) or "an unknown line" end
+local function line_of(node)
+  return (node.line and string.format("%s:%d", node.file, node.line) or "an unknown line") .. (node.module and ", in " .. node.module or "")
+    .. (node.backward and ", backward" or "")
+end
 
 --- Compares; returns true and a text, or false and what differs first: the op and its line, by how much, and which pass did it.
 ---@param f function  # compiled, or to be compiled

@@ -54,10 +54,40 @@ local function call_hooked(self, ...)
   return table.unpack(out, 1, out.n)
 end
 
-local function call(self, ...)
+local tracked = 0 -- how many recordings want to know which module is at work
+local at_work = {} -- those whose forward is running, the outermost first: { module, path }
+
+local name_below -- (outer, inner) -> "blocks.3.attn"
+
+--- The module's path in the outermost one that is at work, "" for that one itself.
+local function path_of(self)
+  for i = #at_work, 1, -1 do
+    local name = name_below(at_work[i][1], self)
+    if name then return at_work[i][2] == "" and name or at_work[i][2] .. "." .. name end
+  end
+  return #at_work > 0 and self.__name or ""
+end
+
+local function call_tracked(self, ...)
+  local path, depth = path_of(self), #at_work
+  local was = core.module(path ~= "" and path or nil)
+  at_work[depth + 1] = { self, path }
+  local _ <close> = setmetatable({}, { __close = function()
+    for i = #at_work, depth + 1, -1 do at_work[i] = nil end
+    core.module(was)
+  end })
   if self._hooked then return call_hooked(self, ...) end
   return self:forward(...)
 end
+
+local function call(self, ...)
+  if tracked > 0 then return call_tracked(self, ...) end
+  if self._hooked then return call_hooked(self, ...) end
+  return self:forward(...)
+end
+
+--- From now on (1) or no longer (-1) nodes that are recorded note the module that made them.
+local function track(by) tracked = tracked + by end
 
 local function new_field(self, name, value)
   local fields = self._fields
@@ -150,6 +180,23 @@ local function visit(self, prefix, seen, fn)
   each_field(self, function(name, v, kind)
     if kind == "module" then visit(v, prefix == "" and key(name) or prefix .. "." .. key(name), seen, fn) end
   end)
+end
+
+--- By the names of state dicts; in a plain list of modules, which those do not know, counted as in them.
+function name_below(outer, inner)
+  local found
+  visit(outer, "", {}, function(name, m)
+    if found then return end
+    if m == inner then found = name return end
+    for field, v in next, fields_of(m) do
+      if type(v) == "table" and not is_module(v) and getmetatable(v) == nil and field ~= "_fields" then
+        for k, x in next, v do
+          if x == inner then found = (name == "" and "" or name .. ".") .. key(field) .. "." .. key(k) end
+        end
+      end
+    end
+  end)
+  return found ~= "" and found or nil
 end
 
 local function members(self, want, recurse, keep_duplicates)
@@ -453,6 +500,6 @@ setmetatable(Module, { __call = function(C)
   return setmetatable({ _fields = { known = {} }, _buffers = {}, _hooked = false, _building = false, training = true }, C)
 end })
 
-return { Module = Module, Parameter = Parameter, class = class, is_module = is_module, is_parameter = function(t)
+return { Module = Module, track = track, Parameter = Parameter, class = class, is_module = is_module, is_parameter = function(t)
   return is_tensor(t) and is_parameter(t) or false
 end }
