@@ -17,7 +17,7 @@ local WAYS = {
     local compiled = sc.compile(fn, { exact = true })
     return function(...)
       local run = compiled:run_for(...)
-      run:break_at("no such line", error)
+      run:break_at("*", error)
       return run(...)
     end
   end },

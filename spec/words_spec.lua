@@ -5,7 +5,7 @@ local x = sc.ones(2, 3)
 
 -- what runs, words of the message; "eager" and "compiled" where a value is found wrong while a graph runs
 local MESSAGES = {
-  { function() local y = F.embedding(sc.tensor { 9 }, sc.ones(3, 2)) return y end, 
+  { function() local y = F.embedding(sc.tensor { 9 }, sc.ones(3, 2)) return y end,
     "nn.functional.embedding: argument 1 (input): index 9 is out of range 1..3" },
   { function() local y = F.cross_entropy(x, sc.tensor { 1, 7 }) return y end, "nn.functional.cross_entropy: argument 2 (target): class 7" },
   { function() local y = F.nll_loss(x, sc.tensor { 1, 7 }) return y end, "nn.functional.nll_loss: argument 2 (target): class 7" },

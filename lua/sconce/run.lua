@@ -148,9 +148,9 @@ function run.walk(plan, inputs, before, after)
   return table.pack(plan:finish())
 end
 
---- Whether a node is of that place: "train.lua:42", or a module's path.
+--- Whether a node is of that place: "train.lua:42", a module's path, or "*" for any.
 local function is_at(node, where)
-  return node.module == where or node.line and (node.file .. ":" .. node.line):sub(-#where) == where
+  return where == "*" or node.module == where or node.line and (node.file .. ":" .. node.line):sub(-#where) == where
     and not (node.file .. ":" .. node.line):sub(1, -#where - 1):find("[%w_]$")
 end
 
@@ -158,6 +158,7 @@ end
 local function check_place(self, where)
   local lines, known, modules = {}, {}, {}
   local file = where:match("^(.*):%d+$")
+  if where == "*" then return end
   for _, node in ipairs(self.core:nodes()) do
     if is_at(node, where) then return end
     local key = node.line and file and (node.file:sub(-#file) == file and node.file:match("[^/]*$") .. ":" .. node.line)
@@ -244,8 +245,8 @@ function run.install(class)
     look_on(self)
   end
 
-  --- Calls fn(node, inputs) before every recorded op of a line ("train.lua:42") or a module ("fc1") in the calls that follow, which run op
-  --- by op as recorded; inputs are copies. When fn returns "step" it is called before the next op as well, wherever that is. Without fn,
+  --- Calls fn(node, inputs) before every recorded op of a line ("train.lua:42"), a module ("fc1") or all of them ("*") in the calls that
+  --- follow, which run op by op as recorded; inputs are copies. When fn returns "step" it is called before the next op as well, wherever that is. Without fn,
   --- the place is forgotten.
   ---@param where string
   ---@param fn? fun(node: table, inputs: table): string?
