@@ -96,7 +96,7 @@ FUZZ_SECONDS ?= 60
 FUZZ_ENGINE = $(wildcard csrc/base/*.c csrc/tensor/*.c) $(filter-out csrc/formats/model.c,$(wildcard csrc/formats/*.c)) csrc/kernels/halves.c
 fuzz:
 	@mkdir -p $(BUILD)/fuzz
-	for f in safetensors npy npz onnx; do \
+	for f in safetensors npy npz gguf onnx; do \
 	  clang -std=gnu11 -O1 -g -pthread -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION \
 	    -DLOAD=$$f -o $(BUILD)/fuzz/$$f spec/fuzz/formats_fuzz.c $(FUZZ_ENGINE) -lz -lm && mkdir -p $(BUILD)/fuzz/corpus-$$f && \
 	  $(BUILD)/fuzz/$$f -dict=spec/fuzz/formats.dict -max_len=4096 -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$(BUILD)/fuzz/$$f- -print_final_stats=1 -verbosity=0 \

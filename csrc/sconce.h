@@ -123,7 +123,7 @@ SC_API size_t sc_tensor_text(const sc_tensor *t, char *out, size_t size);
 SC_API const char *sc_dtype_name(sc_dtype dtype);
 SC_API size_t sc_dtype_size(sc_dtype dtype);
 
-/* ---- files: safetensors, .npy and .npz; see SECURITY.md for what is promised about files of strangers ---- */
+/* ---- files: safetensors, .npy and .npz, and GGUF to read; see SECURITY.md for what is promised about files of strangers ---- */
 
 typedef struct sc_archive sc_archive;                   /* named tensors, as loaded */
 typedef struct sc_named_tensor { const char *name; sc_tensor *tensor; } sc_named_tensor;

@@ -3,7 +3,7 @@ local sc = require "sconce"
 local F = sc.nn.functional
 local x = sc.ones(2, 3)
 
--- what runs, words of the message; "eager" and "compiled" where a value is found wrong while a graph runs
+-- what runs, words of the message
 local MESSAGES = {
   { function() local y = F.embedding(sc.tensor { 9 }, sc.ones(3, 2)) return y end,
     "nn.functional.embedding: argument 1 (input): index 9 is out of range 1..3" },

@@ -99,7 +99,7 @@ const char *sc_archive_text(const sc_archive *a, int64_t i, const char **name) {
 
 /* The formats that begin with bytes of their own; anything else is taken for safetensors, whose first bytes are a length. */
 static const struct { const char *magic; size_t length; sc_status (*load)(const sc_source *s, sc_archive *a); } FORMATS[] = {
-  {"\x93NUMPY", 6, sc__npy_load}, {"PK\3\4", 4, sc__npz_load}, {"PK\5\6", 4, sc__npz_load}};
+  {"\x93NUMPY", 6, sc__npy_load}, {"PK\3\4", 4, sc__npz_load}, {"PK\5\6", 4, sc__npz_load}, {"GGUF", 4, sc__gguf_load}};
 
 static sc_status load(const sc_source *s, sc_archive **out) {
   sc_archive *a = NULL;

@@ -58,6 +58,7 @@ sc_status sc__archive_note(sc_archive *a, const char *name, size_t length, const
 sc_status sc__safetensors_load(const sc_source *s, sc_archive *a);
 sc_status sc__npy_load(const sc_source *s, sc_archive *a);
 sc_status sc__npz_load(const sc_source *s, sc_archive *a);
+sc_status sc__gguf_load(const sc_source *s, sc_archive *a);
 /* `data` as one .npy array; what: its name in messages. new */
 sc_status sc__npy_parse(const sc_source *s, const char *what, const uint8_t *data, size_t size, sc_tensor **out);
 

@@ -197,9 +197,9 @@ static sc_status make_tensors(reading *r, sc_archive *a) {
 
 sc_status sc__safetensors_load(const sc_source *s, sc_archive *a) {
   uint64_t n = 0;
-  if (s->size < 10) return sc__source_bad(s, "not a safetensors, .npy or .npz file");
+  if (s->size < 10) return sc__source_bad(s, "not a safetensors, .npy, .npz or GGUF file");
   for (int i = 0; i < 8; i++) n |= (uint64_t)s->data[i] << 8 * i;
-  if (s->data[8] != '{' && n > s->size - 8) return sc__source_bad(s, "not a safetensors, .npy or .npz file");
+  if (s->data[8] != '{' && n > s->size - 8) return sc__source_bad(s, "not a safetensors, .npy, .npz or GGUF file");
   if (n > LONGEST_HEADER) return sc__source_bad(s, "a safetensors header of %llu bytes is too long", (unsigned long long)n);
   if (n > s->size - 8) return sc__source_bad(s, "the safetensors header is %llu bytes long, the file has %zu", (unsigned long long)n, s->size - 8);
   if (n < 2 || s->data[8] != '{') return sc__source_bad(s, "the safetensors header does not begin with {");

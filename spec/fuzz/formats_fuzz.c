@@ -1,4 +1,4 @@
-/* libFuzzer target for the readers of tensor files: one binary a format, chosen by -DLOAD=safetensors|npy|npz|onnx (one TensorProto). The engine's base,
+/* libFuzzer target for the readers of tensor files: one binary a format, chosen by -DLOAD=safetensors|npy|npz|gguf|onnx (one TensorProto). The engine's base,
 ** tensors and formats are linked, nothing above them. Besides what the sanitizers see, it is checked that no reader takes more
 ** memory than a small multiple of the file (deflate can reach 1032 to 1), that every element of what was read can be read, and
 ** that nothing is left behind after an error or a success.

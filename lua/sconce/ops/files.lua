@@ -1,9 +1,9 @@
---- Tensors in files: safetensors, .npy and .npz. See csrc/formats/.
+--- Tensors in files: safetensors, .npy and .npz, and GGUF to read. See csrc/formats/.
 local sc = require "sconce"
 local core = require "sconce.core"
 local fault = require "sconce.fault"
 
---- Reads a file; its content tells the format. safetensors and .npz give a table of tensors by name (and the metadata of
+--- Reads a file; its content tells the format. safetensors, .npz and GGUF give a table of tensors by name (and the metadata of
 --- safetensors, a table of strings, when there is any), .npy gives a tensor.
 --- Errors: no such file, not a regular file, a file that breaks a rule of its format.
 ---@param path string
