@@ -47,6 +47,7 @@ uint64_t sc__generator_take(sc_generator *g, uint64_t n);
 typedef struct sc_block sc_block;
 typedef struct sc_interned sc_interned;
 typedef struct sc_workers sc_workers;
+typedef struct sc_slice sc_slice;
 
 typedef enum sc_isa { SC_ISA_BASE, SC_ISA_AVX2, SC_ISA_AVX512, SC_ISAS } sc_isa;
 
@@ -72,6 +73,7 @@ struct sc_context {
   sc_file_loader loader;         /* the host's, instead of the file system */
   int threads;
   sc_workers *workers;
+  sc_slice *slice;              /* the work under a clock that is going on; NULL: none */
   bool keep_blas_threads, blas_used;
   int blas_warm;                /* threads on which OpenBLAS has its memory (kernels/gemm.c) */
 
@@ -149,12 +151,33 @@ static inline bool sc__mul(int64_t a, int64_t b, int64_t *out) {
 /* ---- threads ---- */
 typedef void (*sc_range_fn)(void *arg, int64_t begin, int64_t end);
 /* Calls fn over pieces of [0, n) on the context's threads; each piece starts at a multiple of `grain`. `cost` is the work of
-** one unit in nanoseconds: work under 200 microseconds in all stays on the caller. Pieces must not depend on each other. */
+** one unit in nanoseconds: work under 200 microseconds in all stays on the caller. Pieces must not depend on each other. Under a clock
+** the range is run piece by piece, and the call may last over many slices. */
 void sc__parallel(sc_context *ctx, int64_t n, int64_t grain, double cost, sc_range_fn fn, void *arg);
 bool sc__in_worker(void);
 /* Threads that work together in sc__parallel, the caller included; starts the pool. */
 int sc__thread_count(sc_context *ctx);
 void sc__workers_free(sc_context *ctx);
+
+/* ---- work under a clock (slice.c) ---- */
+int64_t sc__now_ns(void);
+sc_slice *sc__slice_new(sc_context *ctx);              /* new; NULL: refused, or not on this platform */
+void sc__slice_free(sc_context *ctx, sc_slice *s);     /* NULL is fine; nothing may be going on in it */
+/* Starts fn(arg) on the slice's stack, or goes on where it stopped; true: it has ended. After the deadline it stops where it next looks. */
+bool sc__slice_run(sc_slice *s, void (*fn)(void *arg), void *arg, int64_t deadline);
+/* Lets what is going on come to its end, with products and other heavy work left out. */
+void sc__slice_drop(sc_slice *s);
+bool sc__slice_going(const sc_slice *s);
+/* For kernels whose results are numbers that nothing is indexed by: their work may be left out. */
+bool sc__slice_dropping(const sc_context *ctx);
+/* Called between pieces of work: stops here when time is over, or would be before the next piece, of about `ahead` nanoseconds, is done;
+** but not before some way was made. Nothing when no slice is going on. */
+void sc__slice_look(sc_context *ctx, int64_t ahead);
+int64_t sc__slice_left(const sc_context *ctx);         /* nanoseconds, as of the last look; only inside of one */
+/* The longest between two looks, and their sum, since this was last asked. */
+void sc__slice_measure(sc_slice *s, int64_t *longest, int64_t *sum);
+/* Calls fn(arg) on the caller's stack: for what enters the script. */
+void sc__slice_outside(sc_context *ctx, void (*fn)(void *arg), void *arg);
 
 /* ---- CPU ---- */
 sc_isa sc__cpu_isa(void);

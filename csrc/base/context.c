@@ -193,7 +193,7 @@ void *sc__alloc(sc_context *ctx, size_t bytes) {
   void *p = pool_take(ctx, bytes);
   if (SC_LIKELY(p != NULL) || !ctx->reclaim || ctx->reclaiming || sc__in_worker()) return p;
   ctx->reclaiming = true;
-  ctx->reclaim(ctx->locate_user);
+  sc__slice_outside(ctx, ctx->reclaim, ctx->locate_user);
   ctx->reclaiming = false;
   return pool_take(ctx, bytes);
 }

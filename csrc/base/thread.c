@@ -1,40 +1,43 @@
 /* One pool of workers per context, started when the first piece of work is large enough, the caller working along.
 ** A job is a range cut into pieces that the threads take from a shared counter. Waiting spins for at most 50 microseconds,
-** then sleeps: a pool that spins on a machine shared with others collapses. */
+** then sleeps: a pool that spins on a machine shared with others collapses. For the same reason the caller does not wait for workers that
+** have not begun: one that wakes up late finds the job closed.
+**
+** Under a clock (slice.c) a range is run piece by piece, each so long as the clock and what the last piece took say, with a look at the
+** clock in between. After a fork the child has no workers: it forgets the pool and starts its own when it needs one. */
 #include "base.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { MAX_THREADS = 64 };
 #define SERIAL_BELOW 200e3 /* nanoseconds: waking a sleeping core costs tens of microseconds */
 #define SPIN_NS 50000
+#define PIECE_NS 60e3 /* under a clock: what a piece should take, well below the overrun that is promised */
+
+typedef struct range { sc_range_fn fn; void *arg; int64_t end, piece; } range;
 
 struct sc_workers {
   pthread_mutex_t mutex;
   pthread_cond_t wake, done;
   pthread_t thread[MAX_THREADS];
   int n;
+  pid_t process;                /* that the threads live in */
   atomic_uint generation;       /* of jobs; changes when there is a new one */
-  bool stop;
-  sc_range_fn fn;
-  void *arg;
-  int64_t total, piece;
+  atomic_bool stop;
+  range job;                    /* written before it is open */
+  bool open;                    /* workers may join in; with the mutex */
   atomic_llong next;
-  atomic_int busy;              /* workers that have not finished the present job */
+  atomic_int active;            /* workers that have joined in and not finished; changed with the mutex */
 };
 
 static _Thread_local bool in_worker;
 
-bool sc__in_worker(void) { return in_worker; }
-
-static int64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
+/* Not to be inlined: a slice may go on on another thread, whose own flag it is then. */
+__attribute__((noinline)) bool sc__in_worker(void) { return in_worker; }
+static __attribute__((noinline)) void set_in_worker(bool on) { in_worker = on; }
 
 static void pause_cpu(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -43,60 +46,83 @@ static void pause_cpu(void) {
 }
 
 static void work(sc_workers *w) {
+  const range *r = &w->job;
   for (;;) {
-    int64_t b = atomic_fetch_add(&w->next, w->piece);
-    if (b >= w->total) return;
-    int64_t e = b + w->piece < w->total ? b + w->piece : w->total;
-    w->fn(w->arg, b, e);
+    int64_t b = atomic_fetch_add(&w->next, r->piece);
+    if (b >= r->end) return;
+    r->fn(r->arg, b, b + r->piece < r->end ? b + r->piece : r->end);
   }
+}
+
+/* Until there is a job newer than `seen` or the end: spins for a while, then sleeps. */
+static void await_job(sc_workers *w, unsigned seen) {
+  int64_t until = sc__now_ns() + SPIN_NS;
+  while (atomic_load(&w->generation) == seen && !atomic_load(&w->stop) && sc__now_ns() < until) pause_cpu();
+  if (atomic_load(&w->generation) != seen || atomic_load(&w->stop)) return;
+  pthread_mutex_lock(&w->mutex);
+  while (atomic_load(&w->generation) == seen && !atomic_load(&w->stop)) pthread_cond_wait(&w->wake, &w->mutex);
+  pthread_mutex_unlock(&w->mutex);
 }
 
 static void *worker(void *arg) {
   sc_workers *w = arg;
-  in_worker = true;
-  unsigned seen = 0;
-  for (;;) {
-    int64_t until = now_ns() + SPIN_NS;
-    while (atomic_load(&w->generation) == seen && now_ns() < until) pause_cpu();
-    if (atomic_load(&w->generation) == seen) {
-      pthread_mutex_lock(&w->mutex);
-      while (atomic_load(&w->generation) == seen && !w->stop) pthread_cond_wait(&w->wake, &w->mutex);
-      pthread_mutex_unlock(&w->mutex);
-    }
-    if (w->stop) return NULL;
+  set_in_worker(true);
+  for (unsigned seen = 0; ; ) {
+    await_job(w, seen);
+    if (atomic_load(&w->stop)) return NULL;
+    pthread_mutex_lock(&w->mutex);
     seen = atomic_load(&w->generation);
+    bool join = w->open;
+    if (join) atomic_fetch_add(&w->active, 1);
+    pthread_mutex_unlock(&w->mutex);
+    if (!join) continue;
     work(w);
-    if (atomic_fetch_sub(&w->busy, 1) == 1) {
-      pthread_mutex_lock(&w->mutex);
-      pthread_cond_signal(&w->done);
-      pthread_mutex_unlock(&w->mutex);
-    }
+    pthread_mutex_lock(&w->mutex);
+    if (atomic_fetch_sub(&w->active, 1) == 1) pthread_cond_signal(&w->done);
+    pthread_mutex_unlock(&w->mutex);
   }
 }
 
+/* Signals of the host are not for our threads. As many workers as the system gives; none is fine. */
 static void start(sc_context *ctx) {
   sc_workers *w = sc__alloc_zero(ctx, sizeof *w);
   if (!w) return;
   pthread_mutex_init(&w->mutex, NULL);
   pthread_cond_init(&w->wake, NULL);
   pthread_cond_init(&w->done, NULL);
+  w->process = getpid();
   int want = ctx->threads - 1 < MAX_THREADS ? ctx->threads - 1 : MAX_THREADS;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
   while (w->n < want && pthread_create(&w->thread[w->n], NULL, worker, w) == 0) w->n++;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
   ctx->workers = w;
+}
+
+/* The pool, started when needed; NULL: there are no workers. */
+static sc_workers *pool(sc_context *ctx) {
+  if (ctx->workers && ctx->workers->process != getpid()) {   /* forked: its threads are not here, its locks may be held for ever */
+    sc__release(ctx, ctx->workers, sizeof *ctx->workers);
+    ctx->workers = NULL;
+  }
+  if (!ctx->workers) start(ctx);
+  return ctx->workers && ctx->workers->n ? ctx->workers : NULL;
 }
 
 void sc__workers_free(sc_context *ctx) {
   sc_workers *w = ctx->workers;
   if (!w) return;
-  pthread_mutex_lock(&w->mutex);
-  w->stop = true;
-  atomic_fetch_add(&w->generation, 1);
-  pthread_cond_broadcast(&w->wake);
-  pthread_mutex_unlock(&w->mutex);
-  for (int i = 0; i < w->n; i++) pthread_join(w->thread[i], NULL);
-  pthread_cond_destroy(&w->wake);
-  pthread_cond_destroy(&w->done);
-  pthread_mutex_destroy(&w->mutex);
+  if (w->process == getpid()) {
+    pthread_mutex_lock(&w->mutex);
+    atomic_store(&w->stop, true);
+    pthread_cond_broadcast(&w->wake);
+    pthread_mutex_unlock(&w->mutex);
+    for (int i = 0; i < w->n; i++) pthread_join(w->thread[i], NULL);
+    pthread_cond_destroy(&w->wake);
+    pthread_cond_destroy(&w->done);
+    pthread_mutex_destroy(&w->mutex);
+  }
   sc__release(ctx, w, sizeof *w);
   ctx->workers = NULL;
 }
@@ -114,36 +140,65 @@ void sc_set_threads(sc_context *ctx, int n) {
 
 int sc__thread_count(sc_context *ctx) {
   if (ctx->threads <= 1) return 1;
-  if (!ctx->workers) start(ctx);
-  return ctx->workers ? ctx->workers->n + 1 : 1;
+  sc_workers *w = pool(ctx);
+  return w ? w->n + 1 : 1;
 }
 
 int sc_get_threads(const sc_context *ctx) { return ctx->threads; }
 
-void sc__parallel(sc_context *ctx, int64_t n, int64_t grain, double cost, sc_range_fn fn, void *arg) {
-  if (n <= 0) return;
-  if (ctx->threads <= 1 || in_worker || n <= grain || (double)n * cost < SERIAL_BELOW) { fn(arg, 0, n); return; }
-  if (!ctx->workers) start(ctx);
-  sc_workers *w = ctx->workers;
-  if (!w || w->n == 0) { fn(arg, 0, n); return; }
-  int64_t pieces = (w->n + 1) * 4;
-  int64_t piece = (n + pieces - 1) / pieces;
-  piece = (piece + grain - 1) / grain * grain;
-  w->fn = fn; w->arg = arg; w->total = n; w->piece = piece;
-  atomic_store(&w->next, 0);
-  atomic_store(&w->busy, w->n);
+/* [begin, end) on the pool, in pieces of that size, and back when all of it is done. */
+static void spread(sc_workers *w, int64_t begin, int64_t end, int64_t piece, sc_range_fn fn, void *arg) {
   pthread_mutex_lock(&w->mutex);
+  w->job = (range){fn, arg, end, piece};
+  atomic_store(&w->next, begin);
+  w->open = true;
   atomic_fetch_add(&w->generation, 1);
   pthread_cond_broadcast(&w->wake);
   pthread_mutex_unlock(&w->mutex);
-  in_worker = true;
+  set_in_worker(true);
   work(w);
-  in_worker = false;
-  int64_t until = now_ns() + SPIN_NS;
-  while (atomic_load(&w->busy) > 0 && now_ns() < until) pause_cpu();
-  if (atomic_load(&w->busy) > 0) {
-    pthread_mutex_lock(&w->mutex);
-    while (atomic_load(&w->busy) > 0) pthread_cond_wait(&w->done, &w->mutex);
-    pthread_mutex_unlock(&w->mutex);
+  set_in_worker(false);
+  pthread_mutex_lock(&w->mutex);
+  w->open = false;
+  pthread_mutex_unlock(&w->mutex);
+  int64_t until = sc__now_ns() + SPIN_NS;
+  while (atomic_load(&w->active) > 0 && sc__now_ns() < until) pause_cpu();
+  pthread_mutex_lock(&w->mutex);
+  while (atomic_load(&w->active) > 0) pthread_cond_wait(&w->done, &w->mutex);
+  pthread_mutex_unlock(&w->mutex);
+}
+
+static int64_t rounded(int64_t n, int64_t grain) { return (n + grain - 1) / grain * grain; }
+
+static void run_range(sc_context *ctx, int64_t begin, int64_t end, int64_t grain, bool alone, sc_range_fn fn, void *arg) {
+  sc_workers *w = alone || end - begin <= grain ? NULL : pool(ctx);
+  if (!w) { fn(arg, begin, end); return; }
+  int64_t pieces = (w->n + 1) * 4;
+  spread(w, begin, end, rounded((end - begin + pieces - 1) / pieces, grain), fn, arg);
+}
+
+/* Under a clock. The first piece is short, since costs are guesses; later ones go by what a unit took. */
+static void run_pieces(sc_context *ctx, int64_t n, int64_t grain, double cost, bool alone, sc_range_fn fn, void *arg) {
+  double unit = cost > 0.01 ? cost : 0.01, want = PIECE_NS / 4;
+  int64_t least = alone ? grain : grain * ctx->threads;
+  for (int64_t at = 0; at < n; want = PIECE_NS) {
+    double left = (double)sc__slice_left(ctx), span = left < want && left > 0 ? left : want;
+    int64_t piece = span / unit < (double)n ? rounded((int64_t)(span / unit) + 1, grain) : n;
+    if (piece > grain && (double)piece * unit > want) piece -= grain;
+    if (piece < least) piece = least;
+    int64_t end = n - at < piece ? n : at + piece;
+    sc__slice_look(ctx, (int64_t)((double)(end - at) * unit));
+    int64_t begun = sc__now_ns();
+    run_range(ctx, at, end, grain, alone, fn, arg);
+    unit = (double)(sc__now_ns() - begun) / (double)(end - at);
+    if (unit < 0.001) unit = 0.001;
+    at = end;
   }
+}
+
+void sc__parallel(sc_context *ctx, int64_t n, int64_t grain, double cost, sc_range_fn fn, void *arg) {
+  if (n <= 0) return;
+  bool alone = ctx->threads <= 1 || n <= grain || (double)n * cost < SERIAL_BELOW || in_worker;
+  if (SC_UNLIKELY(ctx->slice != NULL) && !sc__in_worker() && n > grain) run_pieces(ctx, n, grain, cost, alone, fn, arg);
+  else run_range(ctx, 0, n, grain, alone, fn, arg);
 }

@@ -160,32 +160,42 @@ static sc_status weight_unit(const job *j, int64_t slot, int64_t g, int64_t n, c
   return SC_OK;
 }
 
+/* Between units, which a slice may end at; false: the work is being dropped. */
+static bool next(const job *j) {
+  sc__slice_look(j->ctx, 0);
+  return !sc__slice_dropping(j->ctx);
+}
+
 static void forward_slots(void *arg, int64_t begin, int64_t end) {
   job *j = arg;
   for (int64_t s = begin; s < end; s++)
-    for (int64_t u = s * j->slot_units; u < (s + 1) * j->slot_units && u < j->units && j->status[s] == SC_OK; u++)
-      j->status[s] = forward_unit(j, u, j->buffer + (size_t)s * j->slot_bytes);
+    for (int64_t u = s * j->slot_units; u < (s + 1) * j->slot_units && u < j->units && j->status[s] == SC_OK; u++) {
+      if (next(j)) j->status[s] = forward_unit(j, u, j->buffer + (size_t)s * j->slot_bytes);
+    }
 }
 
 static void input_slots(void *arg, int64_t begin, int64_t end) {
   job *j = arg;
   for (int64_t s = begin; s < end; s++)
-    for (int64_t u = s * j->slot_units; u < (s + 1) * j->slot_units && u < j->units && j->status[s] == SC_OK; u++)
-      j->status[s] = input_unit(j, u, j->buffer + (size_t)s * j->slot_bytes);
+    for (int64_t u = s * j->slot_units; u < (s + 1) * j->slot_units && u < j->units && j->status[s] == SC_OK; u++) {
+      if (next(j)) j->status[s] = input_unit(j, u, j->buffer + (size_t)s * j->slot_bytes);
+    }
 }
 
 static void weight_slots(void *arg, int64_t begin, int64_t end) {
   job *j = arg;
   for (int64_t s = begin; s < end; s++)
     for (int64_t n = s * j->slot_units; n < (s + 1) * j->slot_units && n < j->units; n++)
-      for (int64_t g = 0; g < j->p->G && j->status[s] == SC_OK; g++)
-        j->status[s] = weight_unit(j, s, g, n, j->buffer + (size_t)s * j->slot_bytes);
+      for (int64_t g = 0; g < j->p->G && j->status[s] == SC_OK; g++) {
+        if (next(j)) j->status[s] = weight_unit(j, s, g, n, j->buffer + (size_t)s * j->slot_bytes);
+      }
 }
 
 /* Cuts `units` into slots, makes the buffers, runs. spare: elements of a slot's buffer besides the columns. */
 static sc_status run(job *j, int64_t units, int64_t spare, sc_range_fn fn) {
   const sc_conv *p = j->p;
-  int64_t most = j->ctx->threads > 1 ? 4 * j->ctx->threads : 1, K = p->C * taps(p), z = (int64_t)sc__ctype_size(p->type), cols, bytes;
+  /* Under a clock: one slot, cut between its units and inside their products, which then have all threads. */
+  int64_t most = j->ctx->threads > 1 && !j->ctx->slice ? 4 * j->ctx->threads : 1, K = p->C * taps(p), z = (int64_t)sc__ctype_size(p->type), cols, bytes;
   if (most > MAX_SLOTS) most = MAX_SLOTS;
   j->units = units;
   j->slots = units < most ? units : most;
@@ -231,7 +241,7 @@ sc_status sc__conv_weight(sc_context *ctx, const sc_conv *p, const void *dy, con
   size_t z = sc__ctype_size(p->type), bytes = (size_t)n * z;
   memset(dw, 0, bytes);
   if (n == 0 || p->N == 0 || positions(p) == 0) return SC_OK;
-  int64_t most = ctx->threads > 1 ? 4 * ctx->threads : 1;
+  int64_t most = ctx->threads > 1 && !ctx->slice ? 4 * ctx->threads : 1;
   if (most > MAX_SLOTS) most = MAX_SLOTS;
   if (most > p->N) most = p->N;
   char *parts = dw;

@@ -13,6 +13,7 @@
 ** worse. Products of integers are blocked loops that wrap. */
 #include "kernels.h"
 
+#include <math.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,6 +27,7 @@ extern void openblas_set_num_threads(int n);
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112, WARM_SIZE = 304 };
 #define SMALL (64.0 * 64 * 64)                 /* multiplications up to which OpenBLAS's small kernels work without memory */
 #define BUFFER ((size_t)144 << 20)             /* what a thread's first product may map, and some */
+#define BLOCK_NS 100e3                         /* under a clock: of a product, by the cost below, which is rather high */
 #define PARALLEL_ABOVE 200e3                   /* nanoseconds, as in base/thread.c */
 
 extern const sc_gemv_kernels sc__gemv_f32_base, sc__gemv_f64_base;
@@ -68,13 +70,16 @@ static sc_status probe(sc_context *ctx, int threads) {
   return SC_OK;
 }
 
-typedef struct warm_up { atomic_int arrived; int threads; const float *a, *b; float *c; } warm_up;
+typedef struct warm_up { atomic_int arrived, late; int threads; const float *a, *b; float *c; } warm_up;
 
-/* One product per thread; nobody begins before all are here, so all buffers are held at the same time. */
+/* One product per thread; nobody begins before all are here, so all buffers are held at the same time. Threads that do not come within
+** a second (a host's own may be busy) are not counted on: products then stay on one. */
 static void warm_piece(void *arg, int64_t begin, int64_t end) {
   warm_up *w = arg;
   atomic_fetch_add(&w->arrived, (int)(end - begin));
-  while (atomic_load(&w->arrived) < w->threads) sched_yield();
+  int64_t until = sc__now_ns() + 1000000000;
+  while (atomic_load(&w->arrived) < w->threads && sc__now_ns() < until) sched_yield();
+  if (atomic_load(&w->arrived) < w->threads) { atomic_store(&w->late, 1); if (begin) return; }
   int n = WARM_SIZE;
   cblas_sgemm(ROW_MAJOR, NO_TRANS, NO_TRANS, n, n, n, 1, w->a, n, w->b, n, 0, w->c + begin * n * n, n);
 }
@@ -90,14 +95,17 @@ sc_status sc__blas_ready(sc_context *ctx, int threads) {
   if (threads > 1 && probe(ctx, threads) != SC_OK) threads = 1;   /* then products stay on one thread */
   if (threads <= ctx->blas_warm) return SC_OK;
   SC_TRY(probe(ctx, threads));
+  sc_slice *slice = ctx->slice;                  /* all pieces at the same time, not one after another under a clock */
   size_t square = (size_t)WARM_SIZE * WARM_SIZE, bytes = (2 + (size_t)threads) * square * sizeof(float);
   float *m = sc__alloc_zero(ctx, bytes);
   if (!m) return sc__no_memory(ctx, bytes);
   warm_up w = {.threads = threads, .a = m, .b = m + square, .c = m + 2 * square};
+  ctx->slice = NULL;
   if (threads == 1) warm_piece(&w, 0, 1);
   else sc__parallel(ctx, threads, 1, 1e9, warm_piece, &w);
+  ctx->slice = slice;
   sc__release(ctx, m, bytes);
-  ctx->blas_warm = threads;
+  ctx->blas_warm = atomic_load(&w.late) ? 1 : threads;
   return SC_OK;
 }
 
@@ -235,8 +243,6 @@ static void outer_rows(void *arg, int64_t begin, int64_t end) {
   j->v->outer(end - begin, g->n, g->alpha, AT(g->a, begin * step), step, g->b, g->beta, (char *)g->c + begin * g->ldc * (int64_t)j->size, g->ldc);
 }
 
-#undef AT
-
 static void integer_rows(void *arg, int64_t begin, int64_t end) { ((const job *)arg)->integers(((const job *)arg)->g, begin, end); }
 
 /* An empty sum: beta * c. */
@@ -254,11 +260,66 @@ bool sc__blas_parallel(sc_context *ctx) { return ctx->threads > 1 && ctx->blas_w
 
 /* Pieces of [0, n), one per thread and as equal as multiples of `unit` allow: BLAS packs the other operand again for each piece. */
 static void split(sc_context *ctx, int64_t n, int64_t unit, double cost, sc_range_fn fn, const job *j) {
+  if (ctx->slice && cost > BLOCK_NS) { sc__parallel(ctx, n, unit, cost / (double)n, fn, (void *)(uintptr_t)j); return; }
   if (cost < PARALLEL_ABOVE || ctx->threads <= 1) { fn((void *)(uintptr_t)j, 0, n); return; }
   int64_t threads = ctx->threads, grain = (n + threads - 1) / threads;
   grain = (grain + unit - 1) / unit * unit;
   sc__parallel(ctx, n, grain, cost / (double)n, fn, (void *)(uintptr_t)j);
 }
+
+/* ---- under a clock ---- */
+
+typedef struct grid { const job *j; int64_t rows, cols, across; } grid;    /* blocks of c: their size, how many lie side by side */
+
+static void grid_blocks(void *arg, int64_t begin, int64_t end) {
+  const grid *d = arg;
+  const job *j = d->j;
+  for (int64_t at = begin; at < end; at++) {
+    sc_gemm part = *j->g;
+    int64_t r = at / d->across * d->rows, q = at % d->across * d->cols;
+    part.m = part.m - r < d->rows ? part.m - r : d->rows;
+    part.n = part.n - q < d->cols ? part.n - q : d->cols;
+    part.a = AT(part.a, part.ta ? r : r * part.lda);
+    part.b = AT(part.b, part.tb ? q * part.ldb : q);
+    part.c = (char *)part.c + (r * part.ldc + q) * (int64_t)j->size;
+    if (j->own) j->own(&part);
+    else blas_rows(&(job){.g = &part, .size = j->size}, 0, part.m);
+  }
+}
+
+/* c in blocks nearly square, of so much work that packing costs a tenth; where the sum is long, part of it after part, added up in c.
+** So each element is the same sum, of parts of K_PART terms at the least: within K / K_PART roundings of the whole product. */
+static void blas_grid(sc_context *ctx, const job *j, double cost) {
+  enum { SIDE = 64, K_PART = 1536 };
+  sc_gemm part = *j->g;
+  int64_t k = part.k, whole = k <= K_PART * 3 / 2 ? k : K_PART;
+  double each = cost / multiplications(j->g), cells = BLOCK_NS / (each * (double)whole), side = sqrt(cells);
+  int64_t rows = (int64_t)(side / 32) * 32, cols;
+  if (rows < SIDE) rows = SIDE;
+  if (rows > part.m) rows = part.m;
+  cols = (int64_t)(cells / (double)rows / 32) * 32;
+  if (cols < SIDE) cols = SIDE;
+  if (cols > part.n) { cols = part.n; rows = (int64_t)(cells / (double)cols / 32) * 32; }
+  if (rows < SIDE) rows = SIDE;
+  if (rows > part.m) rows = part.m;
+  job piece = {.g = &part, .size = j->size, .own = j->own};
+  bool spread = j->own || sc__blas_parallel(ctx);
+  grid d = {&piece, rows, cols, (part.n + cols - 1) / cols};
+  int64_t blocks = d.across * ((part.m + rows - 1) / rows);
+  for (int64_t at = 0; at < k && !sc__slice_dropping(ctx); at += whole) {
+    part.k = k - at < whole ? k - at : whole;
+    part.a = (const char *)j->g->a + (part.ta ? at * part.lda : at) * (int64_t)j->size;
+    part.b = (const char *)j->g->b + (part.tb ? at : at * part.ldb) * (int64_t)j->size;
+    if (at) part.beta = 1;
+    double block = each * (double)rows * (double)cols * (double)part.k;
+    for (int64_t i = 0; i < blocks && !spread; i++) { sc__slice_look(ctx, (int64_t)block); grid_blocks(&d, i, i + 1); }
+    if (!spread) continue;
+    sc__slice_look(ctx, 0);
+    sc__parallel(ctx, blocks, 1, block, grid_blocks, &d);
+  }
+}
+
+#undef AT
 
 void sc__gemm_run(sc_context *ctx, const sc_gemm *g) {
   job j = {.g = g, .size = sc_dtype_size(g->type), .integers = integer_kernel(ctx->isa)};
@@ -266,6 +327,7 @@ void sc__gemm_run(sc_context *ctx, const sc_gemm *g) {
   if (s == BLAS) {
     double cost = sc__gemm_cost(g);
     j.own = own(ctx->isa, g);
+    if (ctx->slice && cost > BLOCK_NS * 3 / 2 && !sc__in_worker()) { blas_grid(ctx, &j, cost); return; }
     if (j.own && g->m > g->n) split(ctx, g->m, 28, cost, own_rows, &j);
     else if (j.own) split(ctx, g->n, 32, cost, product_columns, &j);
     else if (cost < PARALLEL_ABOVE || !sc__blas_parallel(ctx)) blas_rows(&j, 0, g->m);

@@ -129,17 +129,20 @@ static void tile_pieces(void *arg, int64_t begin, int64_t end) {
 
 static sc_status run(direct *d) {
   int64_t threads = d->ctx->threads, images = d->N * d->G;
-  d->slots = images >= threads ? threads : 1;
-  if (images > 4 * threads && threads > 1) d->slots = 4 * threads;
+  d->slots = images >= threads && !d->ctx->slice ? threads : 1;
+  if (images > 4 * threads && threads > 1 && !d->ctx->slice) d->slots = 4 * threads;
   d->slot_floats = (size_t)(d->C * d->plane + d->out[2] + 6 * SLACK + 4 * d->k->nr);
   size_t bytes = d->slot_floats * sizeof(float) * (size_t)d->slots;
   d->padded = sc__alloc(d->ctx, bytes);
   if (!d->padded) return sc__no_memory(d->ctx, bytes);
   double flops = (double)d->O * (double)(d->C * d->taps) * (double)d->span;
-  if (d->slots > 1 || threads == 1 || d->O == 1) {
+  if (!d->ctx->slice && (d->slots > 1 || threads == 1 || d->O == 1)) {
     sc__parallel(d->ctx, d->slots, 1, flops * (double)images / (double)d->slots * 0.015, image_slots, d);
   } else {
     for (d->image_now = 0; d->image_now < images; d->image_now++) {
+      sc__slice_look(d->ctx, 0);
+      if (sc__slice_dropping(d->ctx)) break;
+      if (d->O == 1) { whole_image(d, d->image_now / d->G, d->image_now % d->G, d->padded); continue; }
       pad_image(d, d->x + d->image_now * d->C * d->image, d->padded);
       int64_t tiles = (d->span + d->k->nr - 1) / d->k->nr;
       sc__parallel(d->ctx, tiles, 1, flops / (double)tiles * 0.015, tile_pieces, d);

@@ -129,6 +129,8 @@ static sc_status backward_unit(const job *j, int64_t head, char *p) {
   memset(dv, 0, (size_t)(j->S * j->Ev * z));
   for (int64_t r0 = 0; r0 < j->L; r0 += ROWS) {
     int64_t r1 = r0 + ROWS < j->L ? r0 + ROWS : j->L, R = r1 - r0, n = visible(j, r1), ld = n > 0 ? n : 1;
+    sc__slice_look(j->ctx, 0);
+    if (sc__slice_dropping(j->ctx)) return SC_OK;
     SC_TRY(scores(j, head, r0, r1, n, p));
     for (int64_t r = 0; r < R; r++) j->k->exp_scaled(n, p + r * n * z, get(j, j->lse, head * j->L + r0 + r), 1, p + r * n * z);
     SC_TRY(gemm(j, false, true, R, n, j->Ev, 1, dy + r0 * j->dy.ld * z, j->dy.ld, v, j->v.ld, false, dp, ld));
@@ -146,8 +148,10 @@ static sc_status backward_unit(const job *j, int64_t head, char *p) {
 static void forward_slots(void *arg, int64_t begin, int64_t end) {
   job *j = arg;
   for (int64_t s = begin; s < end; s++)
-    for (int64_t u = s * j->per_slot; u < (s + 1) * j->per_slot && u < j->n_heads * j->blocks && j->status[s] == SC_OK; u++)
-      j->status[s] = forward_unit(j, u, j->buffer + s * j->slot_bytes);
+    for (int64_t u = s * j->per_slot; u < (s + 1) * j->per_slot && u < j->n_heads * j->blocks && j->status[s] == SC_OK; u++) {
+      sc__slice_look(j->ctx, 0);
+      if (!sc__slice_dropping(j->ctx)) j->status[s] = forward_unit(j, u, j->buffer + s * j->slot_bytes);
+    }
 }
 
 static void backward_slots(void *arg, int64_t begin, int64_t end) {
@@ -159,7 +163,7 @@ static void backward_slots(void *arg, int64_t begin, int64_t end) {
 
 static sc_status in_slots(job *j, int64_t units, int64_t matrices, sc_range_fn fn) {
   if (units == 0) return SC_OK;
-  int64_t most = j->ctx->threads > 1 ? SLOTS : 1, bytes;
+  int64_t most = j->ctx->threads > 1 && !j->ctx->slice ? SLOTS : 1, bytes;      /* under a clock: one slot, cut between its units */
   j->per_slot = (units + most - 1) / most;
   j->slots = (units + j->per_slot - 1) / j->per_slot;
   if (!sc__mul(j->S + 16, ROWS * matrices * j->z, &j->slot_bytes) || !sc__mul(j->slot_bytes, j->slots, &bytes))
