@@ -189,6 +189,7 @@ void sc__plan_step_info(const sc_plan *p, int i, int32_t *node, bool *inside, in
 sc_status sc__plan_finish(sc_plan *p, sc_tensor **out);
 void sc__plan_cancel(sc_plan *p);
 /* Of the latest run in slices: the longest that went by without a look at the clock, and all the updates; nanoseconds. */
+int64_t sc__plan_longest(const sc_plan *p, int i);      /* the same of one step */
 void sc__plan_pieces(const sc_plan *p, int64_t *longest, int64_t *updates);
 size_t sc__plan_bytes(const sc_plan *p);
 int sc__plan_steps(const sc_plan *p);

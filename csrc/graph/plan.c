@@ -36,7 +36,7 @@ void sc__plan_release(sc_plan *p) {
   if (!p || --p->refs > 0) return;
   sc_context *ctx = p->ctx;
   sc__plan_cancel(p);
-  sc__release(ctx, p->took, (size_t)p->n_steps * sizeof *p->took);
+  sc__plan_unequip(p);
   unpoint(p);
   free_steps(p);
   for (size_t v = 0; v < p->n_values && p->slot; v++) sc_tensor_release(p->slot[v]);
@@ -298,8 +298,9 @@ sc_status sc__plan_new(sc_graph *g, unsigned passes, sc_plan **out) {
 
 /* ---- running ---- */
 
-static sc_status run_step(sc_plan *p, sc__step *s, sc_meta *meta) {
-  if (s->tiles) { sc__tiles_run(p->ctx, s->tiles); return SC_OK; }
+sc_tensor *sc__plan_slot(const sc_plan *p, int32_t v) { return slot_of(p, v); }
+
+static sc_status infer(sc__step *s, sc_meta *meta) {
   sc_call *c = &s->call;
   if (!s->inferred) {                                  /* shapes are fixed; what depends on data is checked by run */
     c->meta = meta;
@@ -313,11 +314,23 @@ static sc_status run_step(sc_plan *p, sc__step *s, sc_meta *meta) {
     }
     s->inferred = true;
   }
-  SC_TRY(c->op->def->run(c));
+  return SC_OK;
+}
+
+sc_status sc__plan_infer(sc_plan *p, int i, sc_meta *meta) {
+  sc__step *s = &p->step[i];
+  sc_status status = s->tiles ? SC_OK : infer(s, meta);
+  return status == SC_OK ? SC_OK : sc__plan_located(p, s, status);
+}
+
+static sc_status run_step(sc_plan *p, sc__step *s, sc_meta *meta) {
+  if (s->tiles) { sc__tiles_run(p->ctx, s->tiles); return SC_OK; }
+  SC_TRY(infer(s, meta));
+  SC_TRY(s->call.op->def->run(&s->call));
   return s->target ? sc__tensor_copy(s->target, s->scratch) : SC_OK;
 }
 
-static sc_status located(sc_plan *p, const sc__step *s, sc_status status) {
+sc_status sc__plan_located(sc_plan *p, const sc__step *s, sc_status status) {
   const sc_graph_node *n = &p->g->node[s->node];
   char text[700], where[600];
   if (!n->where.line) return status;
@@ -325,21 +338,24 @@ static sc_status located(sc_plan *p, const sc__step *s, sc_status status) {
   return sc__fail(p->ctx, status, "%s (%s)", text, sc__origin_text(&n->where, where, sizeof where));
 }
 
-static sc_status run_at(sc_plan *p, int i, sc_meta *meta) {
+sc_status sc__plan_step(sc_plan *p, int i, sc_meta *meta) {
   sc_status s = run_step(p, &p->step[i], meta);
-  if (s != SC_OK) return located(p, &p->step[i], s);
+  if (s != SC_OK) return sc__plan_located(p, &p->step[i], s);
   if (!p->step[i].writes) return SC_OK;
   const sc_graph_node *n = &p->g->node[p->step[i].node];
   for (int k = 0; k < n->n_in; k++) {
     bool written = (n->inplace && k == 0) || (k < 32 && n->op->def->writes >> k & 1);
-    if (written && n->in[k] >= 0) slot_of(p, n->in[k])->storage->version++;
+    if (written && n->in[k] >= 0 && p->step[i].in[k] == slot_of(p, n->in[k])) slot_of(p, n->in[k])->storage->version++;
   }
   return SC_OK;
 }
 
 static sc_status run_steps(sc_plan *p) {
   sc_meta meta[SC_MAX_OUTPUTS];
-  for (int i = 0; i < p->n_steps; i++) SC_TRY(run_at(p, i, meta));
+  for (int i = 0; i < p->n_steps; i++) {
+    if (p->ctx->slice) sc__slice_look(p->ctx, 0);        /* a branch or loop inside of a run in slices */
+    SC_TRY(sc__plan_step(p, i, meta));
+  }
   return SC_OK;
 }
 
@@ -357,7 +373,7 @@ static sc_status check_input(sc_plan *p, size_t i, const sc_tensor *t) {
 }
 
 /* The tensor handed out for output i; new. */
-static sc_status output(sc_plan *p, size_t i, sc_tensor *const *in, sc_tensor **made, sc_tensor **out) {
+sc_status sc__plan_output(sc_plan *p, size_t i, sc_tensor *const *in, sc_tensor **made, sc_tensor **out) {
   int32_t v = p->view.same[p->g->output[i].value];
   const sc_value *x = &p->g->value[v];
   if (x->kind == SC_VALUE_CAPTURE) { *out = sc_tensor_retain(p->slot[v]); return SC_OK; }
@@ -392,7 +408,7 @@ static sc_status arranged(sc_plan *p, const sc_value *v, sc_tensor *t, sc_tensor
   return s;
 }
 
-static sc_status begin(sc_plan *p, sc_tensor *const *in, sc_tensor **packed, sc_tensor **made) {
+sc_status sc__plan_begin(sc_plan *p, sc_tensor *const *in, sc_tensor **packed, sc_tensor **made) {
   const sc_graph *g = p->g;
   for (size_t i = 0; i < g->n_inputs; i++) {
     SC_TRY(check_input(p, i, in[i]));
@@ -414,7 +430,7 @@ static sc_status begin(sc_plan *p, sc_tensor *const *in, sc_tensor **packed, sc_
 }
 
 /* Inputs that were not packed ran as copies; what was written to those goes back. */
-static sc_status write_back(sc_plan *p, sc_tensor *const *in, sc_tensor **packed) {
+sc_status sc__plan_write_back(sc_plan *p, sc_tensor *const *in, sc_tensor **packed) {
   for (size_t i = 0; i < p->g->n_inputs; i++)
     if (packed[i] != in[i] && packed[i]->storage->version) SC_TRY(sc__tensor_copy(in[i], packed[i]));
   return SC_OK;
@@ -430,11 +446,11 @@ sc_status sc__plan_run(sc_plan *p, sc_tensor *const *in, sc_tensor **out) {
   bool was = ctx->grad_enabled;
   ctx->grad_enabled = false;
   p->running = true;
-  sc_status s = begin(p, in, packed, made);
+  sc_status s = sc__plan_begin(p, in, packed, made);
   if (s == SC_OK) s = run_steps(p);
-  if (s == SC_OK) s = write_back(p, in, packed);
+  if (s == SC_OK) s = sc__plan_write_back(p, in, packed);
   size_t n = 0;
-  for (; n < g->n_outputs && s == SC_OK; n++) s = output(p, n, in, made, &out[n]);
+  for (; n < g->n_outputs && s == SC_OK; n++) s = sc__plan_output(p, n, in, made, &out[n]);
   if (s != SC_OK) for (size_t i = 0; i + 1 < n; i++) sc_tensor_release(out[i]);
   p->running = false;
   ctx->grad_enabled = was;
@@ -443,55 +459,7 @@ sc_status sc__plan_run(sc_plan *p, sc_tensor *const *in, sc_tensor **out) {
   return s;
 }
 
-/* ---- running in slices ---- */
-
-static int64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-static size_t bound_count(const sc_plan *p) { return 2 * p->g->n_inputs + (size_t)p->n_fresh + 1; }
-
-void sc__plan_cancel(sc_plan *p) {
-  if (!p->bound) return;
-  for (size_t i = 0; i < bound_count(p); i++) sc_tensor_release(p->bound[i]);
-  sc__release(p->ctx, p->bound, bound_count(p) * sizeof *p->bound);
-  p->bound = NULL;
-  p->running = false;
-}
-
-sc_status sc__plan_start(sc_plan *p, sc_tensor *const *in) {
-  size_t n = p->g->n_inputs;
-  if (p->running) return sc__fail(p->ctx, SC_EINVAL, "graph: this run is going on already; clone it to run it twice at once");
-  if (!p->took) p->took = sc__alloc_zero(p->ctx, (size_t)p->n_steps * sizeof *p->took);
-  if (!p->took) return sc__no_memory(p->ctx, (size_t)p->n_steps * sizeof *p->took);
-  p->bound = sc__alloc_zero(p->ctx, bound_count(p) * sizeof *p->bound);
-  if (!p->bound) return sc__no_memory(p->ctx, bound_count(p) * sizeof *p->bound);
-  p->running = true;
-  p->at = 0;
-  for (size_t i = 0; i < n; i++) p->bound[i] = sc_tensor_retain(in[i]);
-  sc_status s = begin(p, p->bound, p->bound + n, p->bound + 2 * n);
-  if (s != SC_OK) sc__plan_cancel(p);
-  return s;
-}
-
-static bool has_nan(const sc_tensor *t) {
-  sc_tensor *packed;
-  if (!sc__is_float((sc_dtype)t->dtype) || sc__tensor_packed((sc_tensor *)t, &packed) != SC_OK) return false;
-  int64_t z = (int64_t)sc_dtype_size((sc_dtype)t->dtype), i = 0;
-  while (i < t->numel && !isnan(sc__load((sc_dtype)t->dtype, packed->data + i * z).f)) i++;
-  sc_tensor_release(packed);
-  return i < t->numel;
-}
-
-static sc_status refuse_nan(sc_plan *p, const sc__step *s) {
-  const sc_graph_node *n = &p->g->node[s->node];
-  for (int i = 0; i < n->n_out; i++)
-    if (slot_of(p, n->out[i]) && has_nan(slot_of(p, n->out[i])))
-      return located(p, s, sc__fail(p->ctx, SC_EINVAL, "check_nan: result %d of %s holds NaN", i + 1, n->op->name));
-  return SC_OK;
-}
+/* ---- looking at a run in slices (job_slice.c) ---- */
 
 void sc__plan_step_info(const sc_plan *p, int i, int32_t *node, bool *inside, int64_t *ns, int64_t *bytes) {
   const sc_graph_node *n = &p->g->node[p->step[i].node];
@@ -505,14 +473,6 @@ void sc__plan_step_info(const sc_plan *p, int i, int32_t *node, bool *inside, in
   }
 }
 
-void sc__plan_pieces(const sc_plan *p, int64_t *longest, int64_t *updates) {
-  *longest = *updates = 0;
-  for (int i = 0; i < p->n_steps && p->took; i++) {
-    if (i >= p->tail) *updates += p->took[i];
-    else if (p->took[i] > *longest) *longest = p->took[i];
-  }
-}
-
 int sc__plan_at(const sc_plan *p) { return p->bound ? p->at : -1; }
 
 int sc__plan_count(const sc_plan *p, int i, bool out) {
@@ -523,39 +483,4 @@ int sc__plan_count(const sc_plan *p, int i, bool out) {
 sc_tensor *sc__plan_peek(const sc_plan *p, int i, bool out, int k) {
   const sc_graph_node *n = &p->g->node[p->step[i].node];
   return k < (out ? n->n_out : n->n_in) ? slot_of(p, out ? n->out[k] : n->in[k]) : NULL;
-}
-
-sc_status sc__plan_advance(sc_plan *p, int64_t ns, bool check_nan, bool *done) {
-  sc_context *ctx = p->ctx;
-  sc_meta meta[SC_MAX_OUTPUTS];
-  *done = false;
-  if (!p->bound) return sc__fail(ctx, SC_EINVAL, "job: it is over");
-  int64_t begun = now_ns(), t = begun, left = 0;
-  bool was = ctx->grad_enabled;
-  ctx->grad_enabled = false;
-  sc_status s = SC_OK;
-  for (int k = p->tail; k < p->n_steps; k++) left += p->took[k];
-  while (p->at < p->n_steps && s == SC_OK) {
-    int64_t next = p->at == p->tail ? left : p->took[p->at];      /* the updates are done in one go */
-    if (t > begun && (ns < 0 || (p->at <= p->tail && t - begun + next > ns))) break;
-    s = run_at(p, p->at, meta);
-    if (s == SC_OK && check_nan) s = refuse_nan(p, &p->step[p->at]);
-    int64_t now = now_ns();
-    p->took[p->at++] = now - t;
-    t = now;
-  }
-  ctx->grad_enabled = was;
-  if (s != SC_OK) { sc__plan_cancel(p); return s; }
-  *done = p->at == p->n_steps;
-  return SC_OK;
-}
-
-sc_status sc__plan_finish(sc_plan *p, sc_tensor **out) {
-  size_t n = p->g->n_inputs, i = 0;
-  if (!p->bound || p->at < p->n_steps) return sc__fail(p->ctx, SC_EINVAL, "job: it is not done");
-  sc_status s = write_back(p, p->bound, p->bound + n);
-  for (; i < p->g->n_outputs && s == SC_OK; i++) s = output(p, i, p->bound, p->bound + 2 * n, &out[i]);
-  if (s != SC_OK) for (size_t k = 0; k + 1 < i; k++) sc_tensor_release(out[k]);
-  sc__plan_cancel(p);
-  return s;
 }

@@ -3,17 +3,22 @@
 #define SC_PLAN_H
 
 #include "../ops/fuse.h"
-#include "graph.h"
+#include "control.h"
 
 typedef struct sc__step {
   int32_t node;                  /* the node, of a program the last one */
   int n_in;
   bool inferred, writes;
+  uint32_t defers;               /* inputs that outlive the run and are written to besides: through shadows when run in slices */
   sc_call call;                  /* ready to run */
   sc_tensor **in;                /* owned array of borrowed headers */
   sc_tiles *tiles;               /* owned; NULL: one op, through its row */
   sc_tensor *target, *scratch;   /* in-place ops that compute apart: where the result goes, where it is made (owned) */
 } sc__step;
+
+/* Of runs in slices: where a step writes instead, to be copied at the end; a generator, as the job and as others see it. */
+typedef struct sc__shadow { int step, in; sc_tensor *own; } sc__shadow;
+typedef struct sc__drawn { sc_generator *of, own, seen, outside; } sc__drawn;
 
 struct sc_plan {
   int32_t refs;
@@ -34,7 +39,13 @@ struct sc_plan {
   int tail;                      /* the first of the steps that write to what outlives a run, see schedule.c */
   int at;                        /* of a run going on: the next step */
   sc_tensor **bound;             /* of a run going on: inputs as given, inputs as used, new memory; owned */
-  int64_t *took;                 /* [n_steps] nanoseconds of each when last run in slices; owned */
+  int64_t *took, *longest;       /* [n_steps] nanoseconds of each when last run in slices: in all, without a look at the clock; owned */
+  sc_slice *slice;               /* owned; NULL: steps cannot be cut */
+  sc__shadow *shadow;            /* owned */
+  sc__drawn *drawn;              /* owned */
+  int n_shadows, n_drawn;
+  bool advancing, check_nan;
+  sc_status status;              /* of the steps run on the slice's stack */
   const sc_storage **guard;      /* captured memory that no input may share, because one of them is written to */
 };
 
@@ -44,6 +55,16 @@ sc_status sc__programs_new(sc_plan *p, sc_tiles **of);
 /* The nodes of a step, in their order: for (k = sc__first_of(p, node); k >= 0; k = sc__next_of(p, k)) */
 static inline int32_t sc__first_of(const sc_plan *p, int32_t node) { return p->view.group[node] >= 0 ? p->view.first[node] : node; }
 static inline int32_t sc__next_of(const sc_plan *p, int32_t node) { return p->view.group[node] >= 0 ? p->view.next[node] : -1; }
+
+/* For job_slice.c. */
+sc_tensor *sc__plan_slot(const sc_plan *p, int32_t v);
+sc_status sc__plan_begin(sc_plan *p, sc_tensor *const *in, sc_tensor **packed, sc_tensor **made);
+sc_status sc__plan_infer(sc_plan *p, int i, sc_meta *meta);
+sc_status sc__plan_step(sc_plan *p, int i, sc_meta *meta);
+sc_status sc__plan_write_back(sc_plan *p, sc_tensor *const *in, sc_tensor **packed);
+sc_status sc__plan_output(sc_plan *p, size_t i, sc_tensor *const *in, sc_tensor **made, sc_tensor **out);
+sc_status sc__plan_located(sc_plan *p, const sc__step *s, sc_status status);
+void sc__plan_unequip(sc_plan *p);
 
 /* Moves the steps that write to what outlives a run to the end. */
 sc_status sc__schedule(sc_plan *p);

@@ -3,7 +3,9 @@
 ** memory until its last slice, which does all updates at once.
 **
 ** A step joins the end when it writes to such memory, when it touches what a step there writes or writes what one there reads, or when
-** both draw random numbers. Both parts keep their own order, so every pair of steps that depend on each other does. */
+** both draw random numbers. A step that only writes such memory besides its results (running statistics) stays where it is when the end has
+** not touched that memory yet: run in slices it writes to a shadow, which becomes the memory before anything else in the end.
+** Both parts keep their own order, so every pair of steps that depend on each other does. */
 #include "plan.h"
 
 #include <string.h>
@@ -14,6 +16,13 @@ static bool node_writes(const sc_graph_node *n, int i) { return (n->inplace && i
 
 static int32_t memory_of(const marks *m, int32_t v) { return m->memory[m->p->view.same[m->p->g->value[m->p->view.same[v]].root]]; }
 
+/* Whether n's writing to its operand i can wait for the end while n itself does not. */
+static bool defers(const marks *m, const sc_graph_node *n, int i) {
+  if (n->inplace || n->in[i] < 0 || !node_writes(n, i)) return false;
+  int32_t r = memory_of(m, n->in[i]);
+  return !m->read[r] && !m->written[r] && m->p->g->value[r].kind != SC_VALUE_RESULT;
+}
+
 /* Whether node n belongs to the end. */
 static bool belongs(const marks *m, const sc_graph_node *n) {
   if (sc__node_random(n) && m->random) return true;
@@ -21,6 +30,7 @@ static bool belongs(const marks *m, const sc_graph_node *n) {
     if (n->in[i] < 0) continue;
     int32_t r = memory_of(m, n->in[i]);
     if (m->written[r]) return true;
+    if (defers(m, n, i)) continue;
     if (node_writes(n, i) && (m->read[r] || m->p->g->value[r].kind != SC_VALUE_RESULT)) return true;
   }
   return false;
@@ -35,6 +45,14 @@ static void note(marks *m, const sc_graph_node *n) {
     if (node_writes(n, i)) m->written[r] = 1;
   }
   for (int i = 0; i < n->n_out; i++) if (!(n->inplace && i == 0)) m->written[memory_of(m, n->out[i])] = 1;
+}
+
+/* A step that stays, with what it defers: from here on that memory is the end's. */
+static sc__step deferring(marks *m, sc__step s) {
+  const sc_graph_node *n = &m->p->g->node[s.node];
+  for (int i = 0; i < n->n_in && i < 32 && !s.tiles; i++) if (defers(m, n, i)) s.defers |= 1u << i;
+  for (int i = 0; i < n->n_in && i < 32; i++) if (s.defers >> i & 1) m->read[memory_of(m, n->in[i])] = m->written[memory_of(m, n->in[i])] = 1;
+  return s;
 }
 
 /* Captured tensors that share a storage are one memory. */
@@ -64,7 +82,7 @@ sc_status sc__schedule(sc_plan *p) {
     bool to_end = false;
     for (int32_t k = first; k >= 0 && !to_end; k = sc__next_of(p, k)) to_end = belongs(&m, &g->node[k]);
     for (int32_t k = first; k >= 0 && to_end; k = sc__next_of(p, k)) note(&m, &g->node[k]);
-    if (to_end) end[moved++] = p->step[s]; else p->step[kept++] = p->step[s];
+    if (to_end) end[moved++] = p->step[s]; else p->step[kept++] = deferring(&m, p->step[s]);
   }
   memcpy(p->step + kept, end, (size_t)moved * sizeof *end);
   p->tail = kept;

@@ -656,6 +656,7 @@ static int plan_steps(lua_State *L) {
     lua_pushinteger(L, node + 1); lua_setfield(L, -2, "node");
     if (inside) { lua_pushboolean(L, 1); lua_setfield(L, -2, "inside"); }
     lua_pushinteger(L, (lua_Integer)ns); lua_setfield(L, -2, "ns");
+    lua_pushinteger(L, (lua_Integer)sc__plan_longest(box->p, i)); lua_setfield(L, -2, "longest");
     lua_pushinteger(L, (lua_Integer)bytes); lua_setfield(L, -2, "bytes");
     lua_rawseti(L, -2, i + 1);
   }
