@@ -2,6 +2,8 @@
 ---
 ---   make example NAME=charlm                      the GPL's text, which every Debian has
 ---   lua5.4 examples/charlm.lua FILE [STEPS]       a text of yours
+---
+--- COMPILED=1: the training step becomes one static graph, the same code and the same losses.
 local sc = require "sconce"
 local nn, F, optim = sc.nn, sc.nn.functional, sc.optim
 
@@ -84,17 +86,21 @@ local opt = optim.AdamW(net:parameters(), { lr = 3e-3, weight_decay = 0.01 })
 local schedule = optim.lr_scheduler.OneCycleLR(opt, { max_lr = 3e-3, total_steps = STEPS })
 
 print(string.format("%s: %d letters, %d different", path, #all, #letters))
-local first, last
-local bar = sc.data.progress(STEPS, { label = "training" })
-for step = 1, STEPS do
-  local x, y = batch()
+local function train_step(x, y)
   opt:zero_grad()
   local loss = F.cross_entropy(net(x):view(-1, #letters), y:view(-1))
   loss:backward()
   nn.utils.clip_grad_norm_(net:parameters(), 1.0)
   opt:step()
-  schedule:step()
-  last = loss:item()
+  return loss
+end
+if os.getenv("COMPILED") then train_step = sc.compile(train_step) end
+
+local first, last
+local bar = sc.data.progress(STEPS, { label = "training" })
+for step = 1, STEPS do
+  last = train_step(batch()):item()
+  schedule:step() -- outside of the step: the rate is read anew each time it runs, also by a graph
   first = first or last
   bar:step(1, { loss = last })
   if step == STEPS then bar:close() end

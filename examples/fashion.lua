@@ -5,11 +5,14 @@
 ---   lua5.4 examples/fashion.lua FOLDER              with IDX files (plain or .gz) in a folder of yours
 ---   lua5.4 examples/fashion.lua --digits            with the small digits in examples/data
 ---   lua5.4 examples/fashion.lua --check FILE KIND   what the new process runs: load, test, print the accuracy
+---
+--- COMPILED=1: training steps and tests run as static graphs, the same code and the same losses.
 local sc = require "sconce"
 local nn, F, optim = sc.nn, sc.nn.functional, sc.optim
 local plot = require "examples.plot"
 
 local OUT = os.getenv("OUT") or "build/demo"
+local compiled = os.getenv("COMPILED") and sc.compile or function(fn) return fn end
 
 -- ---------------------------------------------------------------- data
 
@@ -76,12 +79,12 @@ local MODELS = { mlp = MLP, cnn = CNN }
 
 local function accuracy(model, x, y)
   model:eval()
+  local count = compiled(function(images, labels) return model(images):argmax(2):eq(labels):sum() end)
   local right = 0
   sc.no_grad(function()
     for first = 1, #x, 500 do
       local n = math.min(500, #x - first + 1)
-      local guess = model(x:narrow(1, first, n)):argmax(2)
-      right = right + guess:eq(y:narrow(1, first, n)):sum():item()
+      right = right + count(x:narrow(1, first, n), y:narrow(1, first, n)):item()
     end
   end)
   return right / #x
@@ -92,17 +95,20 @@ local function train(model, data, epochs, batch)
   local opt = optim.AdamW(model:parameters(), { lr = 2e-3, weight_decay = 1e-4 })
   local schedule = optim.lr_scheduler.OneCycleLR(opt, { max_lr = 4e-3, total_steps = epochs * #loader })
   local curve = {}
+  local step = compiled(function(x, y)
+    opt:zero_grad()
+    local loss = F.cross_entropy(model(x), y)
+    loss:backward()
+    opt:step()
+    return loss
+  end)
   model:train()
   for epoch = 1, epochs do
     local bar = sc.data.progress(#loader, { label = string.format("epoch %d/%d", epoch, epochs) })
     local total, n = 0.0, 0
     for x, y in loader do
-      opt:zero_grad()
-      local loss = F.cross_entropy(model(x), y)
-      loss:backward()
-      opt:step()
+      local value = step(x, y):item()
       schedule:step()
-      local value = loss:item()
       total, n = total + value, n + 1
       curve[#curve + 1] = value
       bar:step(1, { loss = total / n })

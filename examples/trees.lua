@@ -3,11 +3,16 @@
 --- Task: say whether the formula is true under the values written at its leaves.
 ---
 ---   make example NAME=trees        (SMALL=1 for a few seconds)
+---   COMPILED=1 make example NAME=trees
+---
+--- COMPILED=1: the shape of a formula is Lua's business as before, but the networks at its nodes are static graphs, traced once each.
+--- Gradients flow through them, and the losses are the same.
 local sc = require "sconce"
 local nn, F, optim = sc.nn, sc.nn.functional, sc.optim
 
 local small = os.getenv("SMALL") ~= nil
 local STEPS, WIDTH = small and 400 or 6000, 32
+local compiled = os.getenv("COMPILED") and sc.compile or function(fn) return fn end
 sc.manual_seed(1)
 math.randomseed(1)
 
@@ -35,6 +40,10 @@ function Reader:init(width)
   for _, op in ipairs { "and", "or", "xor" } do -- one small network per connective
     self["join_" .. op] = nn.Sequential(nn.Linear(2 * width, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh())
   end
+  self.at = { ["not"] = compiled(function(a) return self.negate(a) end) } -- what is done at a node, by its connective
+  for _, op in ipairs { "and", "or", "xor" } do
+    self.at[op] = compiled(function(a, b) return self["join_" .. op](sc.cat({ a, b }, 2)) end)
+  end
   self.answer = nn.Linear(width, 2)
   self.symbol = { [true] = sc.tensor { 1 }, [false] = sc.tensor { 2 } }
 end
@@ -43,8 +52,8 @@ end
 function Reader:node(t)
   local op = t[1]
   if op == "leaf" then return self.leaf(self.symbol[t[2]]) end
-  if op == "not" then return self.negate(self:node(t[2])) end
-  return self["join_" .. op](sc.cat({ self:node(t[2]), self:node(t[3]) }, 2))
+  if op == "not" then return self.at[op](self:node(t[2])) end
+  return self.at[op](self:node(t[2]), self:node(t[3]))
 end
 
 function Reader:forward(t) return self.answer(self:node(t)) end
