@@ -66,9 +66,10 @@ static bool any_symbolic(sc_tensor **in, int n) {
   return false;
 }
 
-/* Made of nothing, but of a size that is not known yet: it belongs into the graph being built. */
+/* Made of nothing, or cut from a tensor with data, but of a size that is not known yet: it belongs into the graph being built. */
 static bool of_symbolic_size(const sc_call *c) {
-  if (!c->ctx->building || c->n_in) return false;
+  if (!c->ctx->building || (c->n_in && !(c->op->flags & SC_OP_VIEW))) return false;
+  for (int i = 0; c->n_in && i < c->in[0]->ndim; i++) if (c->ctx->symbolic_size(c->in[0]->dim[i])) return false;
   for (int i = 0; i < c->meta[0].ndim; i++) if (c->ctx->symbolic_size(c->meta[0].dim[i])) return true;
   return false;
 }
@@ -251,7 +252,7 @@ sc_status sc__bad_call(sc_call *c, const char *format, ...) { COMPLAIN(c, -1); }
 static sc_status wrap_dim(sc_call *c, int slot, int64_t d, int ndim, int *out) {
   int n = ndim ? ndim : 1;
   if (d < -n || d >= n) {
-    long long shown = d < 0 ? (long long)d : (long long)d + c->ctx->index_base;
+    long long shown = d < 0 || d == INT64_MAX ? (long long)d : (long long)d + c->ctx->index_base;
     int first = c->ctx->index_base;
     return sc__bad_attr(c, slot, "dimension %lld is out of range for %d dimensions (expected %d to %d, or %d to -1)", shown, ndim, first,
                         n - 1 + first, -n);

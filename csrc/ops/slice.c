@@ -78,7 +78,8 @@ static sc_status narrow_at(sc_call *c, const sc_tensor *x, int at, sc_meta *m) {
   if (length < 0) return sc__bad_attr(c, at + 2, "the length must not be negative, got %lld", (long long)length);
   if (first < -n || first > n) return out_of_range(c, at + 1, first, n);
   if (first < 0) first += n;
-  if (length > n - first)
+  bool open = c->ctx->building && c->ctx->symbolic_size(length) && !c->ctx->symbolic_size(n);     /* checked when the size is known */
+  if (length > n - first && !open)
     return sc__bad_attr(c, at + 2, "%lld elements from index %lld on do not fit the dimension's size %lld", (long long)length,
                         (long long)first + c->ctx->index_base, (long long)n);
   whole(m, x);
