@@ -135,6 +135,49 @@ describe("a symbolic size", function()
   end)
 end)
 
+describe("a size that a graph leaves open", function()
+  it("is a value: it takes part in arithmetic and in shapes, and comes out right for each set of sizes", function()
+    local g = sc.graph()
+    local x = g:input("x", { "batch", "time", 8 })
+    local B, T, E = x:size(1), x:size(2), x:size(3)
+    assert.equal(8, E)
+    assert.same({ "batch", "time", "{batch, time, 8}", "8*batch*time", "batch*time", "2*batch+1", "batch", "n = batch" },
+      { tostring(B), tostring(T), tostring(x.shape), tostring(x:numel()), tostring(B * T), tostring(2 * B + 1), tostring((B * 8) // 8),
+        "n = " .. B })
+    assert.equal(0, B - B)
+    assert.is_true(B == #x and B ~= T and x.shape == (x * 2.0).shape)
+    g:output("heads", x:view(B, T, 2, E // 2):permute(1, 3, 2, 4):reshape { B * 2, T, -1 })
+    g:output("sum", B * T * E * x:mean())
+    g:output("by_hand", x:sum() / x:numel())
+    g:output("zeros", sc.zeros({ B, 3 }) + 1.0)
+    g:output("first", x[{ { 1, B }, 1 }])
+    local run = g:compile()
+    for _, s in ipairs { { 3, 5 }, { 2, 4 }, { 1, 1 } } do
+      local v = sc.randn(s[1], s[2], 8)
+      local out = run { x = v }
+      assert.same(v:view(s[1], s[2], 2, 4):permute(1, 3, 2, 4):reshape { s[1] * 2, s[2], -1 }:totable(), out.heads:totable())
+      assert.near(v:sum():item(), out.sum:item(), 1e-4)
+      assert.near(v:mean():item(), out.by_hand:item(), 1e-5)
+      assert.same({ s[1], 3 }, out.zeros.shape)
+      assert.same(v:select(2, 1):totable(), out.first:totable())
+    end
+  end)
+
+  local MISUSES = {
+    function(n) return n < 3 end, function(n) return 3 <= n end, function(n) return n / 2 end, function(n) return n // 2 end,
+    function(n) return n % 2 end, function(n) return 1.5 * n end, function(n) return n ^ 2 end, function(n) return n * n * n * n * n * n * n * n end,
+    function(n) local s = 0 for k = 1, n do s = s + k end return s end, function(n) return math.min(n, 2) end, function(n) return ("%d"):format(n) end,
+    function(n) return ("x"):rep(n) end,
+  }
+  for i, misuse in ipairs(MISUSES) do
+    it("raises where a number is needed, " .. i, function()
+      local g = sc.graph()
+      local err = refusal(misuse, g:input("x", { "batch", 4 }):size(1))
+      assert.truthy(err and err:find("places_spec.lua", 1, true), err)
+    end)
+  end
+end)
+
 describe("a slip", function()
   local g = sc.graph()
   local x = g:input("images", { "batch", 4 })

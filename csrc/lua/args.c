@@ -354,6 +354,7 @@ static void let_go(reader *r) {
 
 int sc__call_op(lua_State *L, binding *b, const sc_opinfo *op) {
   sc__enter(L, b);
+  if (SC_UNLIKELY(b->sizes_named)) sc__plain_sizes(L, b, 1, lua_gettop(L));
   reader r;
   r.L = L; r.b = b; r.top = lua_gettop(L); r.op = op; r.in = r.few; r.room_in = FEW; r.n_in = 0; r.n_made = 0; r.n_list = 0;
   for (int i = 0; i < SC_MAX_INPUTS; i++) r.few[i] = NULL;
@@ -411,6 +412,7 @@ static void push_attr(lua_State *L, const sc_param *p, const sc_attr *a) {
 static int composite_call(lua_State *L) {
   binding *b = lua_touserdata(L, lua_upvalueindex(1));
   const sc_opinfo *op = lua_touserdata(L, lua_upvalueindex(2));
+  if (SC_UNLIKELY(b->sizes_named)) sc__plain_sizes(L, b, 1, lua_gettop(L));
   reader r;
   r.L = L; r.b = b; r.top = lua_gettop(L); r.op = op; r.in = r.few; r.room_in = FEW; r.n_in = 0; r.n_made = 0; r.n_list = 0;
   sc__set_now(L, b);

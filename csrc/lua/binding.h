@@ -35,6 +35,8 @@ typedef struct binding {
   bool any_born;                   /* a coroutine's mode at birth was noted */
   bool error_pending;              /* an error value of the script is on its way through C */
   uint64_t epoch;                  /* changes of watched tables (guard.c) */
+  const void *size_meta;           /* identity of the metatable of open sizes (size.c) */
+  bool sizes_named;                /* there are such values */
   bool sizes_watched;              /* a trace leaves sizes open: a line of the user that reads one of those is an error */
   uint32_t sizes_read;             /* which of them were, a bit each */
   sc_location sizes_where;
@@ -128,6 +130,13 @@ void sc__open_text(lua_State *L, binding *b);
 void sc__open_signature(lua_State *L, binding *b);
 void sc__open_guard(lua_State *L, binding *b);
 void sc__open_compiled(lua_State *L, binding *b);
+/* ---- size.c: sizes left open as values ---- */
+/* Pushes t's size v as such a value, when it is one and a line of the script asks; false: nothing was pushed. */
+bool sc__push_size(lua_State *L, binding *b, const sc_tensor *t, int64_t v);
+/* Arguments first … last with the numbers that stand for sizes; called where `sizes_named`. */
+void sc__plain_sizes(lua_State *L, binding *b, int first, int last);
+void sc__open_size(lua_State *L, binding *b);
+bool sc__user_asks(lua_State *L, binding *b);              /* whether a line of the script, not of the library, calls this C function */
 void sc__look_at_size(lua_State *L, binding *b, const int64_t *size, int n);   /* the script reads these sizes */
 void sc__note_read(lua_State *L, int at);                  /* a trace has looked at the values of the tensor at `at` */
 void sc__open_images(lua_State *L, binding *b);

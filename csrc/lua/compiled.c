@@ -204,7 +204,7 @@ static int run_eagerly(lua_State *L) {
 /* ---- sizes that a trace leaves open ----
 ** A line of the user's that gets to see one would get its stand-in: it is noted, and the trace given up. The library's own lines may go on
 ** computing with it, what they make of it is checked (lua/sconce/sizes.lua). */
-static bool user_asks(lua_State *L, binding *b) {
+bool sc__user_asks(lua_State *L, binding *b) {
   lua_Debug ar;
   if (!lua_getstack(L, 1, &ar) || !lua_getinfo(L, "Sl", &ar)) return true;
   return ar.currentline < 0 || strncmp(ar.source, b->inside, b->inside_length) != 0;
@@ -217,7 +217,7 @@ void sc__look_at_size(lua_State *L, binding *b, const int64_t *size, int n) {
     int symbol;
     while (sc__size_term(SC_SYMBOLS, v, &symbol, &v, &rest)) bits |= 1u << symbol;
   }
-  if (!bits || !user_asks(L, b)) return;
+  if (!bits || !sc__user_asks(L, b)) return;
   b->sizes_read |= bits;
   sc__set_now(L, b);
   b->sizes_where = sc__lua_locate(b);
@@ -339,4 +339,5 @@ void sc__open_compiled(lua_State *L, binding *b) {
   luaL_setfuncs(L, FUNCTIONS, 0);
   sc__open_signature(L, b);
   sc__open_guard(L, b);
+  sc__open_size(L, b);
 }

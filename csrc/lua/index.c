@@ -310,6 +310,7 @@ static sc_status get_from(binding *b, const key *k, sc_tensor **out) {
 /* Stack: x, key */
 int sc__get_index(lua_State *L, binding *b) {
   sc__enter(L, b);
+  if (SC_UNLIKELY(b->sizes_named)) sc__plain_sizes(L, b, 2, 2);
   sc_tensor *x = sc__check_tensor(L, b, 1, "index"), *y;
   if (lua_isinteger(L, 2) && x->ndim > 0) {            /* the usual case, in short */
     lua_Integer i = lua_tointeger(L, 2);
@@ -336,6 +337,7 @@ int sc__get_index(lua_State *L, binding *b) {
 /* Stack: x, key, value */
 int sc__set_index(lua_State *L, binding *b) {
   sc__enter(L, b);
+  if (SC_UNLIKELY(b->sizes_named)) sc__plain_sizes(L, b, 2, 3);
   sc_tensor *x = sc__check_tensor(L, b, 1, "index"), *value, *made = NULL;
   key k;
   read_key(L, b, x, 2, &k);

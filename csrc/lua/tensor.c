@@ -273,6 +273,13 @@ static void push_ints(lua_State *L, const int64_t *v, int n) {
   luaL_setmetatable(L, "sconce.sizes");
 }
 
+/* A tensor's shape: sizes that a graph leaves open are values of their own (size.c). */
+static void push_sizes(lua_State *L, binding *b, const sc_tensor *t) {
+  push_ints(L, t->dim, t->ndim);
+  if (SC_LIKELY(!t->graph || !t->graph->n_sizes)) return;
+  for (int i = 0; i < t->ndim; i++) if (sc__push_size(L, b, t, t->dim[i])) lua_rawseti(L, -2, i + 1);
+}
+
 /* Shapes print as {2, 3} and are equal when their numbers are. */
 static int sizes_text(lua_State *L) {
   luaL_Buffer buffer;
@@ -282,6 +289,8 @@ static int sizes_text(lua_State *L) {
   for (lua_Integer i = 1; i <= n; i++) {
     if (i > 1) luaL_addstring(&buffer, ", ");
     lua_rawgeti(L, 1, i);
+    luaL_tolstring(L, -1, NULL);
+    lua_remove(L, -2);
     luaL_addvalue(&buffer);
   }
   luaL_addchar(&buffer, '}');
@@ -296,7 +305,7 @@ static int sizes_equal(lua_State *L) {
   for (lua_Integer i = 1; same && i <= n; i++) {
     lua_rawgeti(L, 1, i);
     lua_rawgeti(L, 2, i);
-    same = lua_rawequal(L, -1, -2);
+    same = lua_compare(L, -1, -2, LUA_OPEQ);
     lua_pop(L, 2);
   }
   lua_pushboolean(L, same);
@@ -340,7 +349,7 @@ static int size(lua_State *L) {
   sc_tensor *t = sc__check_tensor(L, b, 1, "size");
   if (lua_isnoneornil(L, 2)) {
     if (SC_UNLIKELY(b->sizes_watched)) sc__look_at_size(L, b, t->dim, t->ndim);
-    push_ints(L, t->dim, t->ndim);
+    push_sizes(L, b, t);
     return 1;
   }
   int ok;
@@ -349,7 +358,7 @@ static int size(lua_State *L) {
   lua_Integer k = d < 0 ? d + t->ndim + 1 : d;
   if (k < 1 || k > t->ndim) return sc__raise_text(L, b, "size: argument 2 (dim): dimension %lld is out of range for %d dimensions", (long long)d, t->ndim);
   if (SC_UNLIKELY(b->sizes_watched)) sc__look_at_size(L, b, &t->dim[k - 1], 1);
-  lua_pushinteger(L, t->dim[k - 1]);
+  if (!sc__push_size(L, b, t, t->dim[k - 1])) lua_pushinteger(L, t->dim[k - 1]);
   return 1;
 }
 
@@ -363,9 +372,10 @@ static int stride(lua_State *L) {
 static int dim(lua_State *L) { lua_pushinteger(L, sc__check_tensor(L, lua_touserdata(L, lua_upvalueindex(1)), 1, "dim")->ndim); return 1; }
 static int numel(lua_State *L) {
   binding *b = lua_touserdata(L, lua_upvalueindex(1));
-  int64_t n = sc__check_tensor(L, b, 1, "numel")->numel;
+  const sc_tensor *t = sc__check_tensor(L, b, 1, "numel");
+  int64_t n = t->numel;
   if (SC_UNLIKELY(b->sizes_watched)) sc__look_at_size(L, b, &n, 1);
-  lua_pushinteger(L, n);
+  if (!sc__push_size(L, b, t, n)) lua_pushinteger(L, n);
   return 1;
 }
 static int is_contiguous(lua_State *L) {
@@ -412,7 +422,7 @@ static int length(lua_State *L) {
   sc_tensor *t = sc__check_tensor(L, b, 1, "#");
   if (t->ndim == 0) return sc__raise_text(L, b, "#: a tensor without dimensions has no length; x:numel() counts elements");
   if (SC_UNLIKELY(b->sizes_watched)) sc__look_at_size(L, b, t->dim, 1);
-  lua_pushinteger(L, t->dim[0]);
+  if (!sc__push_size(L, b, t, t->dim[0])) lua_pushinteger(L, t->dim[0]);
   return 1;
 }
 
@@ -454,7 +464,7 @@ static int get(lua_State *L) {
   sc_tensor *t = sc__check_tensor(L, b, 1, name);
   if (strcmp(name, "shape") == 0) {
     if (SC_UNLIKELY(b->sizes_watched)) sc__look_at_size(L, b, t->dim, t->ndim);
-    push_ints(L, t->dim, t->ndim);
+    push_sizes(L, b, t);
   }
   else if (strcmp(name, "dtype") == 0) lua_pushstring(L, sc_dtype_name((sc_dtype)t->dtype));
   else if (strcmp(name, "requires_grad") == 0) lua_pushboolean(L, sc_requires_grad(t));
