@@ -50,20 +50,8 @@ typedef struct scratch {
   bool few_want[FEW];
 } scratch;
 
-static sc_status grow(sc_context *ctx, void *list, size_t *room, size_t item) {
-  size_t more = *room ? *room * 2 : 64;
-  void *bigger = sc__alloc(ctx, more * item);
-  if (!bigger) return sc__no_memory(ctx, more * item);
-  void **at = list;
-  if (*at) memcpy(bigger, *at, *room * item);
-  sc__release(ctx, *at, *room * item);
-  *at = bigger;
-  *room = more;
-  return SC_OK;
-}
-
 static sc_status push(walk *w, sc_visit *v) {
-  if (w->n == w->room) SC_TRY(grow(w->ctx, &w->heap, &w->room, sizeof *w->heap));
+  SC_TRY(sc__grow(w->ctx, &w->heap, w->n, &w->room, sizeof *w->heap));
   size_t i = w->n++;
   while (i > 0 && w->heap[(i - 1) / 2]->node->seq < v->node->seq) { w->heap[i] = w->heap[(i - 1) / 2]; i = (i - 1) / 2; }
   w->heap[i] = v;
@@ -158,8 +146,8 @@ static bool adds_in_place(const walk *w, const sc_tensor *t, const sc_tensor *dy
 /* dy is t's gradient: to be added to what it has when the walk is over. */
 static sc_status arrive(walk *w, sc_tensor *t, sc_tensor *dy) {
   if (!sc__autograd(t)) return SC_ENOMEM;
-  if (w->ctx->tracing) w->ctx->grad_changes(t);
-  if (w->n_arrivals == w->room_arrivals) SC_TRY(grow(w->ctx, &w->arrivals, &w->room_arrivals, sizeof *w->arrivals));
+  if (w->ctx->tracing) SC_TRY(w->ctx->grad_changes(t));
+  SC_TRY(sc__grow(w->ctx, &w->arrivals, w->n_arrivals, &w->room_arrivals, sizeof *w->arrivals));
   arrival a = {.t = sc_tensor_retain(t)};
   sc_status s = SC_OK;
   if (t->ad->grad && !adds_in_place(w, t, dy)) {
@@ -408,7 +396,7 @@ static sc_status step(walk *w, sc_visit *v) {
 }
 
 static sc_status note(walk *w, sc_node *n) {
-  if (w->n_noted == w->room_noted) SC_TRY(grow(w->ctx, &w->noted, &w->room_noted, sizeof *w->noted));
+  SC_TRY(sc__grow(w->ctx, &w->noted, w->n_noted, &w->room_noted, sizeof *w->noted));
   n->refs++;
   w->noted[w->n_noted++] = (noted){n, n->mark, n->needed};
   return SC_OK;
@@ -433,7 +421,7 @@ static sc_status mark_needed(walk *w, sc_edge *roots, int n_roots) {
     if (!roots[r].node || roots[r].node->mark == w->mark) continue;
     for (sc_node *enter = roots[r].node; enter || n; ) {
       if (enter) {
-        if (n == room && (s = grow(w->ctx, &stack, &room, sizeof *stack)) != SC_OK) break;
+        if ((s = sc__grow(w->ctx, &stack, n, &room, sizeof *stack)) != SC_OK) break;
         if (w->ctx->walks > 1 && (s = note(w, enter)) != SC_OK) break;
         enter->mark = w->mark;
         enter->needed = false;

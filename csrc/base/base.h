@@ -78,6 +78,7 @@ struct sc_context {
   int blas_warm;                /* threads on which OpenBLAS has its memory (kernels/gemm.c) */
 
   sc_interned *interned[64];
+  int names;                    /* how many */
 
   /* Services that higher layers put in. */
   void (*close)(struct sc_context *ctx);                   /* when the last reference goes */
@@ -88,6 +89,7 @@ struct sc_context {
   sc_status (*may_write)(struct sc_call *call, bool grad);
   void (*commit)(struct sc_call *call, bool done);         /* autodiff: after an in-place call that was remembered; !done: it failed */
   sc_status (*trace)(struct sc_call *call);                /* graph: appends a call as a node */
+  void (*retract)(struct sc_call *call);                   /* graph: takes that node back, nothing having come after it */
   void (*forget)(struct sc_tensor *t);                     /* autodiff: drops t's gradient data */
   void (*retrace)(struct sc_tensor *t);                    /* graph: a second header of the same value was made */
   void (*untrace)(struct sc_tensor *t);                    /* graph: drops t's tie to its graph */
@@ -110,7 +112,7 @@ struct sc_context {
   struct sc_graph *tracing;     /* every op is recorded into it, also those of tensors with data; NULL: none */
   struct sc_graph *building;    /* the graph with symbolic sizes that is being built by hand; NULL: none */
   bool (*symbolic_size)(int64_t size);                     /* graph: the number stands for a size that is not known yet */
-  void (*grad_changes)(struct sc_tensor *leaf);            /* graph: a leaf's gradient is about to change while tracing */
+  sc_status (*grad_changes)(struct sc_tensor *leaf);            /* graph: a leaf's gradient is about to change while tracing */
 
   const struct sc_opinfo *speaker;   /* ops: the public op, defined over others, that is running: messages speak of it (emit.c) */
   uint64_t sequence;            /* of tape nodes */
@@ -143,6 +145,8 @@ const char *sc__printable(const char *text, size_t length, char *out, size_t siz
 void *sc__alloc(sc_context *ctx, size_t bytes);
 void *sc__alloc_zero(sc_context *ctx, size_t bytes);
 void sc__release(sc_context *ctx, void *block, size_t bytes);
+/* Room in a list for one more than its n items of `size` bytes, doubling; list: where the pointer to them is. */
+sc_status sc__grow(sc_context *ctx, void *list, size_t n, size_t *room, size_t size);
 /* a * b into *out; false on overflow or a negative factor */
 static inline bool sc__mul(int64_t a, int64_t b, int64_t *out) {
   return a >= 0 && b >= 0 && !__builtin_mul_overflow(a, b, out);

@@ -204,6 +204,19 @@ void *sc__alloc_zero(sc_context *ctx, size_t bytes) {
   return p;
 }
 
+sc_status sc__grow(sc_context *ctx, void *list, size_t n, size_t *room, size_t size) {
+  if (n < *room) return SC_OK;
+  size_t more = *room ? *room * 2 : 16;
+  void *old, *bigger = sc__alloc(ctx, more * size);
+  if (!bigger) return sc__no_memory(ctx, more * size);
+  memcpy(&old, list, sizeof old);
+  if (old) memcpy(bigger, old, n * size);
+  sc__release(ctx, old, *room * size);
+  memcpy(list, &bigger, sizeof bigger);
+  *room = more;
+  return SC_OK;
+}
+
 void sc__release(sc_context *ctx, void *block, size_t bytes) {
   if (!block) return;
   size_t size;
@@ -273,6 +286,7 @@ const char *sc__intern(sc_context *ctx, const char *text) {
   s->hash = h;
   s->next = *head;
   *head = s;
+  ctx->names++;
   return s->text;
 }
 

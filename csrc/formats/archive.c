@@ -25,25 +25,10 @@ void sc_archive_free(sc_archive *a) {
     sc__release(ctx, a->note[i].name, a->note[i].length + 1);
     sc__release(ctx, a->note[i].text, a->note[i].text_length + 1);
   }
-  if (a->entry) sc__release(ctx, a->entry, (size_t)a->room * sizeof *a->entry);
-  if (a->note) sc__release(ctx, a->note, (size_t)a->notes_room * sizeof *a->note);
+  if (a->entry) sc__release(ctx, a->entry, a->room * sizeof *a->entry);
+  if (a->note) sc__release(ctx, a->note, a->notes_room * sizeof *a->note);
   sc__release(ctx, a, sizeof *a);
   sc__context_unref(ctx);
-}
-
-sc_status sc__list_grow(sc_context *ctx, void *list, int64_t n, int64_t *room, size_t size) {
-  if (n < *room) return SC_OK;
-  int64_t more = *room ? *room * 2 : 16;
-  void *old, *bigger = sc__alloc(ctx, (size_t)more * size);
-  if (!bigger) return sc__no_memory(ctx, (size_t)more * size);
-  memcpy(&old, list, sizeof old);
-  if (old) {
-    memcpy(bigger, old, (size_t)n * size);
-    sc__release(ctx, old, (size_t)*room * size);
-  }
-  memcpy(list, &bigger, sizeof bigger);
-  *room = more;
-  return SC_OK;
 }
 
 static char *copy_text(sc_context *ctx, const char *s, size_t n) {
@@ -55,7 +40,7 @@ static char *copy_text(sc_context *ctx, const char *s, size_t n) {
 }
 
 sc_status sc__archive_add(sc_archive *a, const char *name, size_t length, sc_tensor *t) {
-  sc_status s = sc__list_grow(a->ctx, &a->entry, a->n, &a->room, sizeof *a->entry);
+  sc_status s = sc__grow(a->ctx, &a->entry, (size_t)a->n, &a->room, sizeof *a->entry);
   char *own = s == SC_OK ? copy_text(a->ctx, name, length) : NULL;
   if (!own) { sc_tensor_release(t); return SC_ENOMEM; }
   a->entry[a->n].name = own;
@@ -65,7 +50,7 @@ sc_status sc__archive_add(sc_archive *a, const char *name, size_t length, sc_ten
 }
 
 sc_status sc__archive_note(sc_archive *a, const char *name, size_t length, const char *text, size_t text_length) {
-  SC_TRY(sc__list_grow(a->ctx, &a->note, a->n_notes, &a->notes_room, sizeof *a->note));
+  SC_TRY(sc__grow(a->ctx, &a->note, (size_t)a->n_notes, &a->notes_room, sizeof *a->note));
   char *n = copy_text(a->ctx, name, length), *t = n ? copy_text(a->ctx, text, text_length) : NULL;
   if (!t) { if (n) sc__release(a->ctx, n, length + 1); return SC_ENOMEM; }
   a->note[a->n_notes].name = n;

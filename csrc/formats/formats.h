@@ -44,12 +44,11 @@ struct sc_archive {
   bool single;                      /* one array without a name */
   struct { char *name; size_t length; sc_tensor *tensor; } *entry;
   struct { char *name, *text; size_t length, text_length; } *note;
-  int64_t n, room, n_notes, notes_room;
+  int64_t n, n_notes;
+  size_t room, notes_room;
 };
 
 sc_status sc__archive_new(sc_context *ctx, sc_archive **out);
-/* Room in *list (a pointer to the array's own pointer) for one more than n items of `size` bytes each; *room: how many fit. */
-sc_status sc__list_grow(sc_context *ctx, void *list, int64_t n, int64_t *room, size_t size);
 /* Takes t; copies the name. */
 sc_status sc__archive_add(sc_archive *a, const char *name, size_t length, sc_tensor *t);
 sc_status sc__archive_note(sc_archive *a, const char *name, size_t length, const char *text, size_t text_length);

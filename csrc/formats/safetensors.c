@@ -27,8 +27,9 @@ typedef struct reading {
   const sc_source *s;
   sc_json j;
   item *item;                       /* in order of the header; sorted by place before tensors are made */
-  int64_t n, room;
-  int64_t *sizes, n_sizes, sizes_room;
+  int64_t n;
+  int64_t *sizes, n_sizes;
+  size_t room, sizes_room;
   size_t header;                    /* bytes */
 } reading;
 
@@ -57,7 +58,7 @@ static sc_status read_shape(reading *r, item *it) {
   if (!sc__json_open(&r->j, '[')) return wrong(r, it->name, it->length, "shape is not a list");
   while ((more = sc__json_element(&r->j, &first)) > 0) {
     if (it->ndim == SC_MAX_DIMS) return wrong(r, it->name, it->length, "shape has more than 64 dimensions");
-    SC_TRY(sc__list_grow(r->s->ctx, &r->sizes, r->n_sizes, &r->sizes_room, sizeof *r->sizes));
+    SC_TRY(sc__grow(r->s->ctx, &r->sizes, (size_t)r->n_sizes, &r->sizes_room, sizeof *r->sizes));
     if (!sc__json_size(&r->j, &r->sizes[r->n_sizes])) break;
     r->n_sizes++;
     it->ndim++;
@@ -118,7 +119,7 @@ static sc_status read_item(reading *r, const char *name, size_t length) {
   if (r->j.problem) return wrong(r, name, length, r->j.problem);
   if (seen != 7) return wrong(r, name, length, seen & 1 ? seen & 2 ? "data_offsets is missing" : "shape is missing" : "dtype is missing");
   SC_TRY(check_item(r, &it));
-  SC_TRY(sc__list_grow(r->s->ctx, &r->item, r->n, &r->room, sizeof *r->item));
+  SC_TRY(sc__grow(r->s->ctx, &r->item, (size_t)r->n, &r->room, sizeof *r->item));
   r->item[r->n++] = it;
   return SC_OK;
 }

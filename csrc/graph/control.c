@@ -349,31 +349,16 @@ typedef struct history { sc_tensor **at; sc_generator *rng; size_t n, room, roun
 /* The generator at the beginning of each round. */
 static sc_status remember_state(job *j, history *h) {
   if (!j->p->replay) return SC_OK;
-  if (h->rounds == h->room_rounds) {
-    size_t more = h->room_rounds ? h->room_rounds * 2 : 16;
-    sc_generator *bigger = sc__alloc(j->p->ctx, more * sizeof *bigger);
-    if (!bigger) return sc__no_memory(j->p->ctx, more * sizeof *bigger);
-    if (h->rounds) memcpy(bigger, h->rng, h->rounds * sizeof *bigger);
-    sc__release(j->p->ctx, h->rng, h->room_rounds * sizeof *bigger);
-    h->rng = bigger;
-    h->room_rounds = more;
-  }
+  SC_TRY(sc__grow(j->p->ctx, &h->rng, h->rounds, &h->room_rounds, sizeof *h->rng));
   h->rng[h->rounds++] = j->p->ctx->rng;
   return SC_OK;
 }
 
 static sc_status remember(job *j, history *h) {
-  size_t k = (size_t)j->p->n_carry;
-  if (h->n + k > h->room) {
-    size_t more = h->room ? h->room * 2 : 16 * k;
-    sc_tensor **bigger = sc__alloc(j->p->ctx, more * sizeof *bigger);
-    if (!bigger) return sc__no_memory(j->p->ctx, more * sizeof *bigger);
-    if (h->n) memcpy(bigger, h->at, h->n * sizeof *bigger);
-    sc__release(j->p->ctx, h->at, h->room * sizeof *bigger);
-    h->at = bigger;
-    h->room = more;
+  for (int i = 0; i < j->p->n_carry; i++) {
+    SC_TRY(sc__grow(j->p->ctx, &h->at, h->n, &h->room, sizeof *h->at));
+    h->at[h->n++] = sc_tensor_retain(j->carry[i]);
   }
-  for (size_t i = 0; i < k; i++) h->at[h->n++] = sc_tensor_retain(j->carry[i]);
   return SC_OK;
 }
 

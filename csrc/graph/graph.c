@@ -6,19 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static sc_status more(sc_context *ctx, void *list, size_t *room, size_t n, size_t item) {
-  if (n < *room) return SC_OK;
-  size_t bigger = *room ? *room * 2 : 16;
-  void *p = sc__alloc(ctx, bigger * item);
-  if (!p) return sc__no_memory(ctx, bigger * item);
-  void **at = list;
-  if (n) memcpy(p, *at, n * item);
-  sc__release(ctx, *at, *room * item);
-  *at = p;
-  *room = bigger;
-  return SC_OK;
-}
-
 sc_status sc_graph_new(sc_context *ctx, sc_graph **out) {
   sc_graph *g = sc__alloc_zero(ctx, sizeof *g);
   if (!g) return sc__no_memory(ctx, sizeof *g);
@@ -63,6 +50,7 @@ void sc_graph_release(sc_graph *g) {
   if (!g || --g->refs > 0) return;
   sc_context *ctx = g->ctx;
   if (ctx->building == g) ctx->building = NULL;
+  if (ctx->tracing == g) ctx->tracing = NULL;            /* a trace that was never ended */
   for (size_t i = 0; i < g->n_values; i++) {
     sc_tensor_release(g->value[i].captured);
     sc__release(ctx, g->value[i].dim, (size_t)g->value[i].ndim * 16);
@@ -96,7 +84,7 @@ sc_status sc_graph_size(sc_graph *g, const char *name, int64_t *out) {
 
 /* stride NULL: packed. */
 static sc_status add_value(sc_graph *g, sc_value_kind kind, sc_dtype dtype, int ndim, const int64_t *dim, const int64_t *stride, int32_t *out) {
-  SC_TRY(more(g->ctx, &g->value, &g->room_values, g->n_values, sizeof *g->value));
+  SC_TRY(sc__grow(g->ctx, &g->value, g->n_values, &g->room_values, sizeof *g->value));
   sc_value v = {.kind = (uint8_t)kind, .node = -1, .dtype = (uint8_t)dtype, .ndim = (uint8_t)ndim, .root = (int32_t)g->n_values};
   v.dim = sc__alloc(g->ctx, (size_t)ndim * 16);        /* also for none, so that it can be compared */
   if (!v.dim) return sc__no_memory(g->ctx, (size_t)ndim * 16);
@@ -125,7 +113,7 @@ static sc_status add_input(sc_graph *g, const char *name, sc_dtype dtype, int nd
     if (strcmp(g->value[g->input[i]].name, name) == 0) return sc__fail(g->ctx, SC_EINVAL, "graph: there is an input named %s already", name);
   const char *text = sc__intern(g->ctx, name);
   if (!text) return sc__no_memory(g->ctx, 64);
-  SC_TRY(more(g->ctx, &g->input, &g->room_inputs, g->n_inputs, sizeof *g->input));
+  SC_TRY(sc__grow(g->ctx, &g->input, g->n_inputs, &g->room_inputs, sizeof *g->input));
   SC_TRY(add_value(g, SC_VALUE_INPUT, dtype, ndim, shape, stride, &v));
   g->value[v].name = text;
   for (int i = 0; i < ndim; i++)
@@ -154,7 +142,7 @@ static sc_status from_outside(sc_graph *g, sc_tensor *t, int32_t *out) {
   snprintf(name, sizeof name, "outer%d", (int)g->n_inputs + 1);
   const char *text = sc__intern(g->ctx, name);
   if (!text) return sc__no_memory(g->ctx, 64);
-  SC_TRY(more(g->ctx, &g->input, &g->room_inputs, g->n_inputs, sizeof *g->input));
+  SC_TRY(sc__grow(g->ctx, &g->input, g->n_inputs, &g->room_inputs, sizeof *g->input));
   SC_TRY(add_value(g, SC_VALUE_INPUT, (sc_dtype)t->dtype, t->ndim, t->dim, sc__stride(t), out));
   g->value[*out].name = text;
   g->value[*out].captured = sc_tensor_retain(t);
@@ -172,18 +160,22 @@ static void put_capture(int32_t *table, size_t room, const sc_tensor *t, int32_t
   table[at] = v;
 }
 
+void sc__captures_again(sc_graph *g) {
+  for (size_t i = 0; i < g->room_captures; i++) g->capture[i] = -1;
+  g->n_captures = 0;
+  for (size_t v = 0; v < g->n_values && g->room_captures; v++)
+    if (g->value[v].kind == SC_VALUE_CAPTURE) { put_capture(g->capture, g->room_captures, g->value[v].captured, (int32_t)v); g->n_captures++; }
+}
+
 static sc_status room_for_capture(sc_graph *g) {
   if (2 * (g->n_captures + 1) <= g->room_captures) return SC_OK;
   size_t room = g->room_captures ? g->room_captures * 2 : 32;
   int32_t *table = sc__alloc(g->ctx, room * sizeof *table);
   if (!table) return sc__no_memory(g->ctx, room * sizeof *table);
-  memset(table, 0xff, room * sizeof *table);
-  g->n_captures = 0;
-  for (size_t v = 0; v < g->n_values; v++)
-    if (g->value[v].kind == SC_VALUE_CAPTURE) { put_capture(table, room, g->value[v].captured, (int32_t)v); g->n_captures++; }
   sc__release(g->ctx, g->capture, g->room_captures * sizeof *g->capture);
   g->capture = table;
   g->room_captures = room;
+  sc__captures_again(g);
   return SC_OK;
 }
 
@@ -216,7 +208,7 @@ sc_status sc_graph_output(sc_graph *g, const char *name, sc_tensor *t) {
   int32_t v;
   const char *text = sc__intern(g->ctx, name);
   if (!text) return sc__no_memory(g->ctx, 64);
-  SC_TRY(more(g->ctx, &g->output, &g->room_outputs, g->n_outputs, sizeof *g->output));
+  SC_TRY(sc__grow(g->ctx, &g->output, g->n_outputs, &g->room_outputs, sizeof *g->output));
   SC_TRY(sc__graph_value(g, t, &v));
   g->output[g->n_outputs++] = (sc__output){text, v};
   return SC_OK;
@@ -238,13 +230,23 @@ static sc_status add_result(sc_graph *g, sc_call *c, int i, int32_t node, int32_
   return symbolic(g, *id, m, view ? m->stride : NULL, view ? (char *)((uintptr_t)c->in[0]->data + (uintptr_t)bytes) : NULL, &c->out[i]);
 }
 
+static sc_graph *graph_of(const sc_call *c) {
+  sc_graph *g = c->ctx->tracing;
+  for (int i = 0; i < c->n_in && !g; i++) if (c->in[i] && c->in[i]->graph) g = c->in[i]->graph;
+  return g ? g : c->ctx->building;
+}
+
+static void retract(sc_call *c) {
+  sc_graph *g = graph_of(c);
+  sc__graph_cut(g, &g->before);
+}
+
 static sc_status trace(sc_call *c) {
   sc_context *ctx = c->ctx;
-  sc_graph *g = ctx->tracing;
-  for (int i = 0; i < c->n_in && !g; i++) if (c->in[i] && c->in[i]->graph) g = c->in[i]->graph;
-  if (!g) g = ctx->building;
+  sc_graph *g = graph_of(c);
+  g->before = sc__graph_mark(g);
   if (g->most_nodes && g->n_nodes >= g->most_nodes) return sc__fail(ctx, SC_EINVAL, "graph: more than %zu nodes", g->most_nodes);
-  SC_TRY(more(ctx, &g->node, &g->room_nodes, g->n_nodes, sizeof *g->node));
+  SC_TRY(sc__grow(ctx, &g->node, g->n_nodes, &g->room_nodes, sizeof *g->node));
   sc_graph_node n = {.op = c->op, .base = c->base, .inplace = c->inplace, .n_in = c->n_in, .n_out = c->n_out, .origin = (int32_t)g->n_nodes,
                      .where = sc__origin(ctx)};
   if (c->op->flags & SC_OP_INTERNAL) n.said = sc__intern(ctx, sc__speaker(c)->name);
@@ -270,6 +272,7 @@ static sc_status trace(sc_call *c) {
   if (s != SC_OK) {
     sc__release(ctx, n.attr, n.attr_bytes);
     sc__release(ctx, n.in, ids * sizeof(int32_t));
+    sc__graph_cut(g, &g->before);
     return s;
   }
   g->node[g->n_nodes++] = n;
@@ -280,12 +283,14 @@ static sc_status trace(sc_call *c) {
 
 /* ---- tracing ---- */
 
-static void grad_changes(sc_tensor *leaf) {
+static sc_status grad_changes(sc_tensor *leaf) {
   sc_graph *g = leaf->ctx->tracing;
-  for (size_t i = 0; i < g->n_changes; i++) if (g->change[i].leaf == leaf) return;
-  if (leaf->graph || more(g->ctx, &g->change, &g->room_changes, g->n_changes, sizeof *g->change) != SC_OK) return;
+  for (size_t i = 0; i < g->n_changes; i++) if (g->change[i].leaf == leaf) return SC_OK;
+  if (leaf->graph) return SC_OK;
+  SC_TRY(sc__grow(g->ctx, &g->change, g->n_changes, &g->room_changes, sizeof *g->change));
   sc_tensor *before = sc_grad_of(leaf);
   g->change[g->n_changes++] = (sc__grad_change){sc_tensor_retain(leaf), before ? sc_tensor_retain(before) : NULL};
+  return SC_OK;
 }
 
 sc_status sc__trace_begin(sc_graph *g) {
@@ -338,20 +343,29 @@ static sc_status check_part(sc_graph *g) {
   return SC_OK;
 }
 
-sc_status sc__part_end(sc_graph *g, sc_tensor **outer, int *n_outer) {
+static void stop(sc_graph *g) {
   sc_context *ctx = g->ctx;
   if (ctx->tracing == g) ctx->tracing = g->was_tracing;
-  ctx->building = g->was_building;
+  if (g->part) ctx->building = g->was_building;
   g->part = false;
-  *n_outer = 0;
-  for (size_t i = 0; i < g->n_inputs; i++) {
-    sc_value *v = &g->value[g->input[i]];
-    if (v->captured) outer[(*n_outer)++] = v->captured;
-    v->captured = NULL;
-  }
+}
+
+sc_status sc__part_end(sc_graph *g) {
+  stop(g);
   sc_status s = check_part(g);
   sc__trace_restore(g);
+  if (s != SC_OK) sc__part_drop(g);
   return s;
+}
+
+void sc__part_drop(sc_graph *g) {
+  stop(g);
+  sc__trace_restore(g);
+  for (size_t i = 0; i < g->n_inputs; i++) {
+    sc_value *v = &g->value[g->input[i]];
+    sc_tensor_release(v->captured);
+    v->captured = NULL;
+  }
 }
 
 static void untrace(sc_tensor *t) { sc_graph_release(t->graph); }
@@ -359,6 +373,7 @@ static void retrace(sc_tensor *t) { sc__graph_retain(t->graph); }
 
 sc_status sc__graph_attach(sc_context *ctx) {
   ctx->trace = trace;
+  ctx->retract = retract;
   ctx->untrace = untrace;
   ctx->retrace = retrace;
   ctx->grad_changes = grad_changes;

@@ -42,6 +42,8 @@ typedef struct sc_graph_node {
 typedef struct sc__output { const char *name; int32_t value; } sc__output;
 typedef struct sc__grad_change { sc_tensor *leaf, *before; } sc__grad_change;   /* both owned; before may be NULL */
 
+typedef struct sc_graph_mark { size_t nodes, values, inputs, outputs; } sc_graph_mark;   /* a place in the recording */
+
 struct sc_graph {
   int32_t refs;
   sc_context *ctx;
@@ -58,6 +60,7 @@ struct sc_graph {
   size_t n_captures, room_captures;
   size_t most_nodes;             /* recording more is refused; 0: no limit */
   struct sc_graph *built_before; /* what was being built when this one took over */
+  sc_graph_mark before;          /* the newest node */
   bool part;                     /* a branch or body being recorded: tensors from outside become inputs, their `captured` is what they are */
   struct sc_graph *was_tracing, *was_building;         /* of such: what they were before */
 };
@@ -78,9 +81,10 @@ void sc__trace_end(sc_graph *g);
 /* ---- branches and bodies: recorded while another graph is ---- */
 /* From begin to end every op goes into g. Tensors from outside become inputs of g, after those declared in between. */
 void sc__part_begin(sc_graph *g);
-/* outer: new, room for n_inputs of g; the tensors from outside, in the order of the inputs after the first `formals`. Fails when
-** g writes to a tensor from outside, or leaves a gradient in one. */
-sc_status sc__part_end(sc_graph *g, sc_tensor **outer, int *n_outer);
+/* Fails when g writes to a tensor from outside, or leaves a gradient in one. Then the tensors from outside can be read off its inputs
+** (`captured`), in the order of the inputs after the first `formals`, until they are dropped. */
+sc_status sc__part_end(sc_graph *g);
+void sc__part_drop(sc_graph *g);                        /* also instead of end, when recording has failed */
 
 /* "recorded at train.lua:3, in fc1" */
 const char *sc__origin_text(const sc_origin *o, char *out, size_t size);
@@ -121,11 +125,11 @@ sc_status sc__graph_again(sc__instance *s, const sc_graph_node *n);
 sc_status sc__graph_apply(const sc_graph *g, const sc_sizes *sizes, sc_tensor *const *in, sc_tensor **out);
 
 /* ---- splitting (split.c) ---- */
-typedef struct sc_graph_mark { size_t nodes, values, inputs, outputs; } sc_graph_mark;   /* a place in the recording */
 sc_graph_mark sc__graph_mark(const sc_graph *g);
 /* Everything recorded since the mark moves into a graph of its own (new): its inputs are the values it reads of the first part, in
 ** the order of n further outputs that g gets, and then the inputs declared since. */
 sc_status sc__graph_split(sc_graph *g, const sc_graph_mark *m, sc_graph **tail, int *n);
+void sc__captures_again(sc_graph *g);                   /* fills the table of captured values */
 void sc__graph_cut(sc_graph *g, const sc_graph_mark *m);                /* forgets everything since the mark */
 
 /* ---- passes. Rewrites make a new graph (rewrite.c); the others mark nodes they have made needless, or merge values (passes.c). ---- */

@@ -12,13 +12,16 @@ sc_graph_mark sc__graph_mark(const sc_graph *g) { return (sc_graph_mark){g->n_no
 void sc__graph_cut(sc_graph *g, const sc_graph_mark *m) {
   while (g->n_nodes > m->nodes)
     sc__node_free(g->ctx, &g->node[--g->n_nodes]);
+  bool captures = false;
   while (g->n_values > m->values) {
     sc_value *v = &g->value[--g->n_values];
+    captures = captures || v->kind == SC_VALUE_CAPTURE;
     sc_tensor_release(v->captured);
     sc__release(g->ctx, v->dim, (size_t)v->ndim * 16);
   }
   g->n_inputs = m->inputs;
   g->n_outputs = m->outputs;
+  if (captures) sc__captures_again(g);
 }
 
 typedef struct split {

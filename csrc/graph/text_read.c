@@ -373,7 +373,7 @@ static sc_status block_of(shared *s, int64_t number, int64_t bytes, sc_tensor **
 
 /* A tensor laid out as the text says; its values are still to come. */
 static sc_status lay_out(shared *s, const placed *p, sc_tensor **out) {
-  int64_t bytes, es = (int64_t)sc_dtype_size(p->m.dtype);
+  int64_t bytes = 0, es = (int64_t)sc_dtype_size(p->m.dtype);
   sc_tensor *block;
   if (!span(p, &bytes) || p->at % es) return bad(s, "captured tensor \"%s\": its strides or its place are out of range", p->name);
   sc_meta m = p->m;

@@ -379,8 +379,7 @@ int sc__call_op(lua_State *L, binding *b, const sc_opinfo *op) {
     return 1;
   }
   lua_settop(L, r.top + (n < boxes ? n : boxes));
-  for (int i = 0; i < n && i < boxes; i++) ((tensor_box *)lua_touserdata(L, r.top + 1 + i))->t = out[i];   /* all safe, then the rest */
-  for (int i = 0; i < n && i < boxes; i++) sc__fill_box(L, b, r.top + 1 + i, out[i]);
+  sc__fill_boxes(L, b, r.top + 1, out, n < boxes ? n : boxes);
   for (int i = boxes; i < n; i++) sc__push_tensor(L, b, out[i]);
   return n;
 }

@@ -82,13 +82,12 @@ static int grad(lua_State *L) {
   }
   bool unused = flag(L, 3, "allow_unused", false);
   sc_tensor **g = lua_newuserdatauv(L, (size_t)(n_x + 1) * sizeof *g, 0);
-  luaL_checkstack(L, n_x + 8, "grad");
   int first = lua_gettop(L) + 1;
-  for (int i = 0; i < n_x; i++) sc__new_box(L, b);
+  sc__new_boxes(L, b, n_x, "grad");
   if (n_x) sc__check(L, b, sc__backward(b->ctx, y, dy, n_y, x, n_x, how(L, 3), g));
-  for (int i = 0; i < n_x; i++) ((tensor_box *)lua_touserdata(L, first + i))->t = g[i];
+  if (n_x) sc__fill_boxes(L, b, first, g, n_x);
   for (int i = 0; i < n_x; i++) {
-    if (g[i]) { sc__fill_box(L, b, first + i, g[i]); continue; }
+    if (g[i]) continue;
     if (!unused) return sc__raise_text(L, b, "grad: input %d was not used to compute the outputs; {allow_unused = true} gives nil for it", i + 1);
     lua_pushnil(L);
     lua_replace(L, first + i);

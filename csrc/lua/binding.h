@@ -30,7 +30,8 @@ typedef struct binding {
   size_t inside_length;
   struct { char *source; const char *file; bool internal; } place[16];   /* cache of locate */
   script_block *block;             /* open ones, in the order of opening */
-  int n_blocks, room_blocks, n_scopes;
+  int n_blocks, n_scopes;
+  size_t room_blocks;
   uint64_t block_ids;
   bool any_born;                   /* a coroutine's mode at birth was noted */
   bool error_pending;              /* an error value of the script is on its way through C */
@@ -76,6 +77,9 @@ const char *sc__freed_text(lua_State *L, int at, char *out, size_t size);
 void sc__new_box(lua_State *L, binding *b);
 /* The box at `at` gets t (takes it). */
 void sc__fill_box(lua_State *L, binding *b, int at, sc_tensor *t);
+/* The same for many: room on the stack and n boxes; then all of list at once (takes them). */
+void sc__new_boxes(lua_State *L, binding *b, int n, const char *what);
+void sc__fill_boxes(lua_State *L, binding *b, int first, sc_tensor **list, int n);
 /* Takes t, also when Lua has no memory. */
 void sc__push_tensor(lua_State *L, binding *b, sc_tensor *t);
 void sc__push_scalar(lua_State *L, sc_dtype d, const void *at);
@@ -101,6 +105,10 @@ const sc_opinfo *sc__composite_op(lua_State *L);           /* of the function on
 /* ---- hostile.c: nothing but in the hostile build ---- */
 void sc__hostile_options(sc_options *o);
 void sc__open_hostile(lua_State *L, binding *b);
+void sc__hostile_close(lua_State *L);
+#ifdef SC_HOSTILE
+void sc__hostile_collect(lua_State *L);                    /* at every op */
+#endif
 
 /* ---- block.c ---- */
 sc_status sc__block_open(binding *b, lua_State *L, block_kind kind, bool enabled, uint64_t *id);

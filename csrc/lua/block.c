@@ -13,15 +13,7 @@
 static const char BORN = 0, SCOPES = 0;
 
 sc_status sc__block_open(binding *b, lua_State *L, block_kind kind, bool enabled, uint64_t *id) {
-  if (b->n_blocks == b->room_blocks) {
-    int more = b->room_blocks ? b->room_blocks * 2 : 16;
-    script_block *bigger = sc__alloc(b->ctx, (size_t)more * sizeof *bigger);
-    if (!bigger) return sc__no_memory(b->ctx, (size_t)more * sizeof *bigger);
-    if (b->n_blocks) memcpy(bigger, b->block, (size_t)b->n_blocks * sizeof *bigger);
-    sc__release(b->ctx, b->block, (size_t)b->room_blocks * sizeof *bigger);
-    b->block = bigger;
-    b->room_blocks = more;
-  }
+  SC_TRY(sc__grow(b->ctx, &b->block, (size_t)b->n_blocks, &b->room_blocks, sizeof *b->block));
   *id = ++b->block_ids;
   b->block[b->n_blocks++] = (script_block){L, *id, (uint8_t)kind, enabled};
   if (kind == BLOCK_SCOPE) b->n_scopes++;

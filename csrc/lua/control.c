@@ -6,27 +6,27 @@
 
 #include <string.h>
 
-/* core.part_begin(g) -> nothing; every op goes into g until core.part_end(g) -> the tensors from outside that g used, or nil and a message */
-static int part_begin(lua_State *L) {
-  binding *b = sc__binding(L);
-  sc__enter(L, b);
-  sc__part_begin(sc__check_graph(L, 1));
-  return 0;
-}
-
-static int part_end(lua_State *L) {
+/* core.part(g, fn) -> the tensors from outside that g used. Every op that fn calls goes into g; fn cannot yield. */
+static int part(lua_State *L) {
   binding *b = sc__binding(L);
   sc__enter(L, b);
   sc_graph *g = sc__check_graph(L, 1);
-  int n;
-  sc_tensor **outer = lua_newuserdatauv(L, (g->n_inputs + 1) * sizeof *outer, 0);
+  lua_settop(L, 2);
+  sc__part_begin(g);
+  int status = lua_pcall(L, 0, 0, 0);
+  if (status != LUA_OK) { sc__part_drop(g); return lua_error(L); }
+  sc__set_now(L, b);
+  sc__check(L, b, sc__part_end(g));
   lua_createtable(L, (int)g->n_inputs, 0);
-  sc_status s = sc__part_end(g, outer, &n);
-  for (int i = 0; i < n; i++) { sc__push_tensor(L, b, outer[i]); lua_rawseti(L, -2, i + 1); }
-  if (s == SC_OK) return 1;
-  lua_pushnil(L);
-  lua_pushstring(L, b->ctx->error);
-  return 2;
+  lua_Integer n = 0;
+  for (size_t i = 0; i < g->n_inputs; i++) {
+    sc_value *v = &g->value[g->input[i]];
+    if (!v->captured) continue;
+    sc__push_tensor(L, b, sc_tensor_retain(v->captured));
+    lua_rawseti(L, -2, ++n);
+  }
+  sc__part_drop(g);
+  return 1;
 }
 
 static int64_t field(lua_State *L, int at, const char *name) {
@@ -53,12 +53,23 @@ static sc_status emit(binding *b, sc_control *p, sc_tensor **in, int n_in, sc_te
   return s;
 }
 
+/* Holds a branch or loop until its node does. */
+typedef struct control_box { sc_control *p; } control_box;
+static const char *const META = "sconce.control";
+
+static int control_gc(lua_State *L) {
+  control_box *box = luaL_checkudata(L, 1, META);
+  sc__control_release(box->p);
+  box->p = NULL;
+  return 0;
+}
+
 /* core.control(kind, {graph, …}, { carry =, x =, dy =, rounds =, reverse =, keep =, replay = }, {operand, …}) -> list of results */
 static int control(lua_State *L) {
   static const char *const KINDS[] = {"cond", "while", "scan", "while_backward", NULL};
   binding *b = sc__binding(L);
   sc__enter(L, b);
-  sc_control like = {.kind = (uint8_t)luaL_checkoption(L, 1, NULL, KINDS), .n_graphs = (int)lua_rawlen(L, 2)}, *p;
+  sc_control like = {.kind = (uint8_t)luaL_checkoption(L, 1, NULL, KINDS), .n_graphs = (int)lua_rawlen(L, 2)};
   like.n_carry = (int)field(L, 3, "carry"); like.n_x = (int)field(L, 3, "x"); like.n_dy = (int)field(L, 3, "dy");
   like.rounds = field(L, 3, "rounds"); like.reverse = field(L, 3, "reverse"); like.keep = field(L, 3, "keep");
   like.replay = field(L, 3, "replay");
@@ -75,20 +86,20 @@ static int control(lua_State *L) {
     in[i] = sc__check_tensor(L, b, lua_gettop(L), sc__control_op(&like));
     lua_pop(L, 1);
   }
-  sc__check(L, b, sc__control_new(b->ctx, &like, graph, &p));
-  int n = sc__control_results(p);
-  size_t bytes = (size_t)(n + 1) * sizeof(sc_tensor *);
-  sc_tensor **out = sc__alloc_zero(b->ctx, bytes);
-  sc_status s = out ? emit(b, p, in, n_in, out) : sc__no_memory(b->ctx, bytes);
-  sc__control_release(p);
-  if (s != SC_OK) {
-    for (int i = 0; i < n && out; i++) sc_tensor_release(out[i]);
-    sc__release(b->ctx, out, bytes);
-    return sc__raise(L, b);
-  }
+  control_box *box = lua_newuserdatauv(L, sizeof *box, 0);
+  box->p = NULL;
+  luaL_setmetatable(L, META);
+  sc__check(L, b, sc__control_new(b->ctx, &like, graph, &box->p));
+  int n = sc__control_results(box->p);
+  sc_tensor **out = lua_newuserdatauv(L, (size_t)(n + 1) * sizeof *out, 0);
   lua_createtable(L, n, 0);
-  for (int i = 0; i < n; i++) { sc__push_tensor(L, b, out[i]); lua_rawseti(L, -2, i + 1); }
-  sc__release(b->ctx, out, bytes);
+  int list = lua_gettop(L);
+  sc__new_boxes(L, b, n, sc__control_op(&like));
+  memset(out, 0, (size_t)n * sizeof *out);
+  sc_status s = emit(b, box->p, in, n_in, out);
+  sc__fill_boxes(L, b, list + 1, out, n);              /* also those made before a failure */
+  sc__check(L, b, s);
+  for (; n; n--) lua_rawseti(L, list, n);
   return 1;
 }
 
@@ -115,6 +126,10 @@ static int is_random(lua_State *L) {
 
 void sc__open_control(lua_State *L, binding *b) {
   (void)b;
-  const luaL_Reg FUNCTIONS[] = {{"part_begin", part_begin}, {"part_end", part_end}, {"control", control}, {"is_random", is_random}, {NULL, NULL}};
+  const luaL_Reg FUNCTIONS[] = {{"part", part}, {"control", control}, {"is_random", is_random}, {NULL, NULL}};
   luaL_setfuncs(L, FUNCTIONS, 0);
+  luaL_newmetatable(L, META);
+  lua_pushcfunction(L, control_gc);
+  lua_setfield(L, -2, "__gc");
+  lua_pop(L, 1);
 }

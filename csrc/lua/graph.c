@@ -96,12 +96,13 @@ static int graph_run(lua_State *L) {
     if (!in[i]) return sc__raise_text(L, b, "graph: input %s is missing", name);
     lua_pop(L, 1);
   }
-  sc__check(L, b, sc_graph_run(g, in, (int)g->n_inputs, out, (int)g->n_outputs));
-  lua_createtable(L, 0, (int)g->n_outputs);
-  for (size_t i = 0; i < g->n_outputs; i++) {
-    sc__push_tensor(L, b, out[i]);
-    lua_setfield(L, -2, g->output[i].name);
-  }
+  int n = (int)g->n_outputs;
+  lua_createtable(L, 0, n);
+  int list = lua_gettop(L);
+  sc__new_boxes(L, b, n, "graph");
+  sc__check(L, b, sc_graph_run(g, in, (int)g->n_inputs, out, n));
+  sc__fill_boxes(L, b, list + 1, out, n);
+  while (n--) lua_setfield(L, list, g->output[n].name);
   return 1;
 }
 
@@ -311,20 +312,19 @@ static int size_term(lua_State *L) {
 
 /* ---- tracing ---- */
 
-/* g:trace_begin(most nodes or nil) */
+/* g:trace_begin(most nodes or nil) -> g, for `local _ <close> =`: whatever happens, recording is over when the block is. */
 static int trace_begin(lua_State *L) {
   binding *b = sc__binding(L);
-  b->now = L;
+  sc__set_now(L, b);
   sc__check_graph(L, 1)->most_nodes = (size_t)luaL_optinteger(L, 2, 0);
   sc__check(L, b, sc__trace_begin(sc__check_graph(L, 1)));
-  return 0;
+  lua_settop(L, 1);
+  return 1;
 }
 
-/* g:trace_end() -> list of leaves, list of the gradients the trace left in them (false: none) */
-static int trace_end(lua_State *L) {
+static int changes(lua_State *L) {
   binding *b = sc__binding(L);
   sc_graph *g = sc__check_graph(L, 1);
-  if (b->ctx->tracing == g) b->ctx->tracing = NULL;
   lua_createtable(L, (int)g->n_changes, 0);
   lua_createtable(L, (int)g->n_changes, 0);
   for (size_t i = 0; i < g->n_changes; i++) {
@@ -334,8 +334,44 @@ static int trace_end(lua_State *L) {
     if (now) sc__push_tensor(L, b, sc_tensor_retain(now)); else lua_pushboolean(L, 0);
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
-  sc__trace_end(g);
   return 2;
+}
+
+/* g:trace_end() -> list of leaves, list of the gradients the trace left in them (false: none) */
+static int trace_end(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc_graph *g = sc__check_graph(L, 1);
+  if (b->ctx->tracing == g) b->ctx->tracing = NULL;
+  lua_pushcfunction(L, changes);                         /* it may raise; the trace ends all the same */
+  lua_pushvalue(L, 1);
+  int status = lua_pcall(L, 1, 2, 0);
+  sc__trace_end(g);
+  return status == LUA_OK ? 2 : lua_error(L);
+}
+
+/* __close: ends what is still being recorded into this graph, a trace or a branch or body. */
+static int graph_close(lua_State *L) {
+  sc_graph *g = sc__check_graph(L, 1);
+  if (g->part) sc__part_drop(g); else sc__trace_end(g);
+  return 0;
+}
+
+/* g:trace(fn) -> list of leaves, list of the gradients the trace left in them (false: none). Every op that fn calls goes into g.
+** Whatever happens, recording is over afterwards and the leaves have the gradients they had; fn cannot yield. */
+static int trace(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__set_now(L, b);
+  sc_graph *g = sc__check_graph(L, 1);
+  lua_settop(L, 2);
+  lua_pushcfunction(L, changes);
+  lua_pushvalue(L, 1);
+  lua_pushvalue(L, 2);
+  sc__check(L, b, sc__trace_begin(g));
+  int status = lua_pcall(L, 0, 0, 0);
+  if (b->ctx->tracing == g) b->ctx->tracing = NULL;
+  if (status == LUA_OK) status = lua_pcall(L, 1, 2, 0);
+  sc__trace_end(g);
+  return status == LUA_OK ? 2 : lua_error(L);
 }
 
 /* g:mark() -> a place in the recording, for g:split and g:cut */
@@ -566,11 +602,12 @@ static int plan_call(lua_State *L) {
   if (total > 32) in = lua_newuserdatauv(L, (size_t)total * sizeof *in, 0);
   out = in + box->n_in;
   for (int i = 0; i < box->n_in; i++) in[i] = sc__check_tensor(L, b, i + 2, "graph");
-  luaL_checkstack(L, box->n_out + 4, "graph");
+  int first = lua_gettop(L) + 1;
+  sc__new_boxes(L, b, box->n_out, "graph");
   sc_status s = sc__plan_run(box->p, in, out);
   if (s == SC_ENOMEM) { lua_gc(L, LUA_GCCOLLECT); s = sc__plan_run(box->p, in, out); }
   sc__check(L, b, s);
-  for (int i = 0; i < box->n_out; i++) sc__push_tensor(L, b, out[i]);
+  sc__fill_boxes(L, b, first, out, box->n_out);
   return box->n_out;
 }
 
@@ -605,9 +642,10 @@ static int plan_finish(lua_State *L) {
   binding *b = sc__binding(L);
   sc__enter(L, b);
   sc_tensor **out = lua_newuserdatauv(L, (size_t)(box->n_out + 1) * sizeof *out, 0);
-  luaL_checkstack(L, box->n_out + 4, "graph");
+  int first = lua_gettop(L) + 1;
+  sc__new_boxes(L, b, box->n_out, "graph");
   sc__check(L, b, sc__plan_finish(box->p, out));
-  for (int i = 0; i < box->n_out; i++) sc__push_tensor(L, b, out[i]);
+  sc__fill_boxes(L, b, first, out, box->n_out);
   return box->n_out;
 }
 
@@ -674,7 +712,7 @@ static int plan_stats(lua_State *L) {
 
 static int graph_size(lua_State *L);
 static const luaL_Reg GRAPH_METHODS[] = {{"size", graph_size}, {"input_dtype", graph_input_dtype}, {"input_shape", graph_input_shape}, {"input", graph_input}, {"output", graph_output}, {"run", graph_run}, {"names", graph_names},
-  {"nodes", graph_nodes}, {"captures", graph_captures}, {"trace_begin", trace_begin}, {"trace_end", trace_end}, {"plan", graph_plan},
+  {"nodes", graph_nodes}, {"captures", graph_captures}, {"trace", trace}, {"trace_begin", trace_begin}, {"trace_end", trace_end}, {"plan", graph_plan},
   {"instantiate", graph_instantiate}, {"rewritten", graph_rewritten}, {"check", graph_check}, {"whole", graph_whole}, {"fetching", graph_fetching},
   {"mark", graph_mark}, {"split", graph_split}, {"cut", graph_cut}, {NULL, NULL}};
 static int graph_size(lua_State *L) { lua_pushinteger(L, (lua_Integer)sc__check_graph(L, 1)->n_nodes); return 1; }
@@ -697,6 +735,10 @@ static void metatable(lua_State *L, const char *name, const luaL_Reg *methods, l
 void sc__open_graph(lua_State *L, binding *b) {
   (void)b;
   metatable(L, GRAPH, GRAPH_METHODS, graph_gc, NULL);
+  luaL_getmetatable(L, GRAPH);
+  lua_pushcfunction(L, graph_close);
+  lua_setfield(L, -2, "__close");
+  lua_pop(L, 1);
   luaL_newmetatable(L, MARK);
   lua_pop(L, 1);
   metatable(L, PLAN, PLAN_METHODS, plan_gc, plan_call);

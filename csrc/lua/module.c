@@ -160,6 +160,10 @@ void sc__come_in(lua_State *L, binding *b) {
 void sc__enter(lua_State *L, binding *b) {
   if (SC_UNLIKELY(!b->ctx)) closed(L);
   sc__set_now(L, b);
+#ifdef SC_HOSTILE
+  sc__hostile_collect(L);
+  sc__set_now(L, b);
+#endif
   if (b->ctx->charged > LOOK_EVERY) { pay(L, b); sc__set_now(L, b); }
   if (SC_UNLIKELY(b->fresh || b->unpinned)) sc__script_settle(L, b);
   if (!b->depth) b->error_pending = false;
@@ -211,12 +215,13 @@ static int memory_allocated(lua_State *L) { lua_pushinteger(L, atomic_load(&sc__
 static int binding_gc(lua_State *L) {
   binding *b = lua_touserdata(L, 1);
   for (int i = 0; i < SC_COUNT(b->place); i++) free(b->place[i].source);
+  sc__hostile_close(L);
   sc_context *ctx = b->ctx;
   if (!ctx) return 0;
   ctx->locate = NULL;
   ctx->composite = NULL;
   sc__close_script(b);
-  sc__release(ctx, b->block, (size_t)b->room_blocks * sizeof *b->block);
+  sc__release(ctx, b->block, b->room_blocks * sizeof *b->block);
   b->ctx = NULL;
   sc_context_free(ctx);
   return 0;

@@ -143,15 +143,7 @@ static sc_status pin(void *user, int64_t id) {
   binding *b = user;
   for (size_t i = b->n_pins; i-- > 0; )
     if (b->pin[i].id == id && b->pin[i].count) { b->pin[i].count++; return SC_OK; }
-  if (b->n_pins == b->room_pins) {
-    size_t more = b->room_pins ? b->room_pins * 2 : 16;
-    script_pin *bigger = sc__alloc(b->ctx, more * sizeof *bigger);
-    if (!bigger) return sc__no_memory(b->ctx, more * sizeof *bigger);
-    if (b->n_pins) memcpy(bigger, b->pin, b->n_pins * sizeof *bigger);
-    sc__release(b->ctx, b->pin, b->room_pins * sizeof *bigger);
-    b->pin = bigger;
-    b->room_pins = more;
-  }
+  SC_TRY(sc__grow(b->ctx, &b->pin, b->n_pins, &b->room_pins, sizeof *b->pin));
   SC_TRY(protect(b, pin_protected, &id));
   for (size_t i = 0; i < b->n_pins; i++) if (b->pin[i].id == id) { b->pin[i].count = 1; return SC_OK; }
   b->pin[b->n_pins++] = (script_pin){id, 1};

@@ -60,6 +60,16 @@ void sc__fill_box(lua_State *L, binding *b, int at, sc_tensor *t) {
   lua_pop(L, 1);
 }
 
+void sc__new_boxes(lua_State *L, binding *b, int n, const char *what) {
+  luaL_checkstack(L, n + 8, what);
+  for (int i = 0; i < n; i++) sc__new_box(L, b);
+}
+
+void sc__fill_boxes(lua_State *L, binding *b, int first, sc_tensor **list, int n) {
+  for (int i = 0; i < n; i++) ((tensor_box *)lua_touserdata(L, first + i))->t = list[i];    /* all safe, then the rest */
+  for (int i = 0; i < n; i++) if (list[i]) sc__fill_box(L, b, first + i, list[i]);
+}
+
 void sc__push_tensor(lua_State *L, binding *b, sc_tensor *t) {
   if (!t) { lua_pushnil(L); return; }
   lua_pushcfunction(L, new_box);
@@ -164,7 +174,9 @@ static int tensor_new(lua_State *L) {
     sc_dtype d = has ? named : (sc_dtype)src->dtype;
     if (!src->storage) return sc__raise_text(L, b, "tensor: a symbolic tensor cannot be copied");
     sc__check(L, b, sc_tensor_new(b->ctx, d, src->ndim, src->dim, &t));
-    sc__tensor_copy(t, src);
+    sc_status s = sc__tensor_copy(t, src);
+    if (s != SC_OK) sc_tensor_release(t);
+    sc__check(L, b, s);
     sc__push_tensor(L, b, t);
     return 1;
   }
@@ -505,8 +517,8 @@ static int set(lua_State *L) {
     sc__enter(L, b);
     if (!sc__autograd(t)) return sc__raise(L, b);
     if (g && g->ad) sc__check(L, b, sc__node_pin(g->ad->node));
+    if (b->ctx->tracing) sc__check(L, b, b->ctx->grad_changes(t));
     if (g) sc_tensor_retain(g);
-    if (b->ctx->tracing) b->ctx->grad_changes(t);
     sc_tensor_release(t->ad->grad);
     t->ad->grad = g;
     return 0;

@@ -83,7 +83,9 @@ static sc_status emit_primitive(sc_call *c, bool wants_grad) {
   bool remember = wants_grad || (c->op->flags & SC_OP_VIEW && c->ctx->grad_enabled && !(c->op->flags & SC_OP_DETACH));
   if (c->ctx->tracing || any_symbolic(c->in, c->n_in) || of_symbolic_size(c)) {
     SC_TRY(c->ctx->trace(c));
-    return remember ? c->ctx->record(c, wants_grad) : SC_OK;
+    sc_status s = remember ? c->ctx->record(c, wants_grad) : SC_OK;
+    if (s != SC_OK) c->ctx->retract(c);
+    return s;
   }
   bool view = c->op->flags & SC_OP_VIEW && !c->inplace;
   if (view) SC_TRY(make_views(c));

@@ -212,8 +212,7 @@ local function record(self, args, names, most)
   local made = { core = graph, read = {} }
   local fits, symbols, order, spans = pcall(stand_ins, graph, args, names)
   if not fits then -- stand-ins of several sizes may be too large together
-    graph:trace_begin()
-    graph:trace_end()
+    graph:trace(function() end)
     return nil, symbols
   end
   local outer = current
@@ -224,7 +223,7 @@ local function record(self, args, names, most)
     for _, name in pairs(names) do list[name] = "size" .. name end
     graph:sizes(list)
   end
-  graph:trace_begin(most)
+  local _ <close> = graph:trace_begin(most)
   core.watch_sizes(names ~= nil)
   local nn, module = package.loaded["sconce.nn.module"], core.module(nil)
   if nn then nn.track(1) end

@@ -67,16 +67,11 @@ end
 --- Records fn(arguments that make(graph) gives) as a graph: { graph =, results =, outer = tensors from outside, formals = }.
 local function record(what, fn, make)
   local part = { graph = core.graph() }
-  core.part_begin(part.graph)
-  local ok, err = pcall(function()
+  part.outer = core.part(part.graph, function()
     part.formals = make and make(part.graph) or { n = 0 }
     part.results = check_tensors(what, table.pack(fn(table.unpack(part.formals, 1, part.formals.n))), "result %d of a function")
     for i = 1, part.results.n do part.graph:output("y" .. i, part.results[i]) end
   end)
-  local outer, text = core.part_end(part.graph)
-  if not ok then error(err, 0) end
-  if not outer then fault.raise(what, "%s", text) end
-  part.outer = outer
   return part
 end
 

@@ -78,10 +78,11 @@ local function gradients(r, args)
   return { r, g }
 end
 
+local function call_op(fn, args) return gradients(table.pack(fn(table.unpack(args, 1, args.n))), args) end
+
 local function run_op(fn, args)
   local rng = sc.get_rng_state()
-  local r = table.pack(fn(table.unpack(args, 1, args.n)))
-  local ok, both = pcall(gradients, r, args)
+  local ok, both = pcall(call_op, fn, args)
   if ok then return both end
   sc.set_rng_state(rng)                                         -- what the op itself drew is rightly gone
   error(both, 0)

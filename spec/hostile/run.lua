@@ -1,6 +1,8 @@
--- Replays scenarios with the n-th allocation of the engine refused, for n = 1, 2, … until one goes through untouched. Each try must
--- end with the right result or with a Lua error, leave the inputs, the gradient mode and the random numbers as they were, and leave
--- no block behind. `make hostile` builds for it; arguments are patterns of scenario names.
+-- Replays scenarios with the n-th allocation refused, for n = 1, 2, … until one goes through untouched: the engine's allocations
+-- first, then those of the Lua state. Each try must end with the right result or with a Lua error, leave the inputs, the gradient
+-- mode and the random numbers as they were, and leave no block behind; then the scenario must work again. After that each scenario
+-- runs with memory that was filled with other patterns, and with a collector that runs at every op and at every request of Lua's.
+-- `make hostile` builds for it; arguments are patterns of scenario names. HOSTILE_ONLY=engine|lua|fill|collect chooses a part.
 -- luacheck: ignore 311 (names are emptied for the collector)
 local sc = require "sconce"
 local core = require "sconce.core"
@@ -12,7 +14,7 @@ local ops = require "spec.hostile.ops"
 local function collect() collectgarbage() collectgarbage() end
 
 local function values(v)
-  if core.is_tensor(v) then return v.dtype .. table.concat(v.shape, ",") .. v:contiguous():tostring_bytes() end
+  if core.is_tensor(v) then return v.dtype .. table.concat(v.shape, ",") .. v:detach():contiguous():tostring_bytes() end
   if type(v) ~= "table" then return tostring(v) end
   local keys, out = {}, {}
   for k in pairs(v) do keys[#keys + 1] = k end
@@ -23,14 +25,23 @@ end
 
 local function digest(inputs)
   local rng = sc.get_rng_state()
-  local s = values(inputs) .. "|" .. tostring(sc.is_grad_enabled()) .. "|" .. values(rng)
-  for _, t in pairs(inputs) do
-    if core.is_tensor(t) then s = s .. "|" .. tostring(t.requires_grad) .. tostring(t.grad and values(t.grad:detach())) end
+  local list = { tostring(sc.is_grad_enabled()), values(rng) }
+  local function add(t)
+    if core.is_tensor(t) then
+      list[#list + 1] = values(t) .. "|" .. tostring(t.requires_grad) .. tostring(t.grad and values(t.grad))
+    elseif type(t) == "table" then
+      local keys = {}
+      for k in pairs(t) do keys[#keys + 1] = k end
+      table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+      for _, k in ipairs(keys) do add(t[k]) end
+    end
   end
-  return s
+  add(inputs)
+  return table.concat(list, "|")
 end
 
-local TRIES, MESSAGE = 400, "not enough memory"
+local OFF = { fail_at = 0, lua_fail_at = 0 }
+local TRIES, MESSAGE = 20000, "not enough memory"
 local failures, passed = 0, 0
 
 local function complain(name, n, text)
@@ -38,8 +49,16 @@ local function complain(name, n, text)
   print(("FAIL %s, allocation %d refused: %s"):format(name, n, text))
 end
 
---- One scenario: make() returns named inputs, run(inputs) a result. times: how many allocations in a row are refused.
-local function replay(name, scenario, times)
+-- A refusal is tried once more after a collection: refuse both, or every one from then on.
+local KINDS = {
+  engine = { fail_at = "fail_at", times = "times", refused = "refused", says = "" },
+  lua = { fail_at = "lua_fail_at", times = "lua_times", refused = "lua_refused", says = " of Lua's" },
+}
+
+--- One scenario: make() returns named inputs, run(inputs) a result. `torn`: a failure may leave the inputs half changed.
+local function replay(name, scenario, kind, times)
+  local how = KINDS[kind]
+  name = name .. (times > 2 and " (for ever)" or "") .. how.says
   sc.manual_seed(7)
   local inputs = scenario.make()
   sc.manual_seed(11)
@@ -51,16 +70,18 @@ local function replay(name, scenario, times)
   inputs = nil
   collect()
   local blocks = core.hostile().blocks
-  for n = 1, TRIES do
+  local n = 1
+  while n <= TRIES do
     sc.manual_seed(7)
     inputs = scenario.make()
     sc.manual_seed(11)
     collect()
     local before = digest(inputs)
-    core.hostile { fail_at = n, times = times }
+    collect()
+    core.hostile { [how.fail_at] = n, [how.times] = times }
     local good, result = pcall(scenario.run, inputs)
-    local refused = core.hostile().refused
-    core.hostile { fail_at = 0 }
+    core.hostile(OFF)
+    local refused = core.hostile()[how.refused]
     if good then
       local got = values(result)
       if got ~= right then return complain(name, n, "another result") end
@@ -68,9 +89,9 @@ local function replay(name, scenario, times)
       return complain(name, n, "another error: " .. tostring(result))
     else
       result = nil
-      if digest(inputs) ~= before then return complain(name, n, "something has changed") end
-      -- the next call must be right
-      sc.manual_seed(11)
+      if not scenario.torn and digest(inputs) ~= before then return complain(name, n, "something has changed") end
+      if scenario.torn then inputs = scenario.make() end
+      sc.manual_seed(11)                                        -- the next call must be right
       local again, value = pcall(scenario.run, inputs)
       if not again or values(value) ~= right then return complain(name, n, "wrong afterwards: " .. tostring(value)) end
     end
@@ -79,6 +100,7 @@ local function replay(name, scenario, times)
     local now = core.hostile().blocks
     if now ~= blocks then return complain(name, n, (now - blocks) .. " blocks left behind") end
     if refused == 0 then passed = passed + 1 return end
+    n = n + 1 + n // (scenario.every or 200)                    -- long scenarios: every one at first, then some
   end
   complain(name, TRIES, "still failing")
 end
@@ -89,34 +111,65 @@ local function wanted(name)
   return false
 end
 
-local all = {}
-for _, s in ipairs(scenarios) do all[#all + 1] = s end
-for _, s in ipairs(ops()) do all[#all + 1] = s end
-local mode = os.getenv("HOSTILE_GC")
-if mode == "generational" then collectgarbage("generational") end
-if mode == "incremental" then collectgarbage("incremental", 0, 1000) end
-for _, s in ipairs(all) do
-  if wanted(s.name) then
-    replay(s.name, s, 2)                                        -- a refusal is tried once more after a collection: refuse both
-    if s.forever ~= false then replay(s.name .. " (for ever)", s, 1 << 40) end
-  end
+--- The result under settings of the hostile build, to be compared.
+local function result_under(s, settings, plain)
+  sc.manual_seed(7)
+  local inputs = s.make()
+  sc.manual_seed(11)
+  core.hostile(settings)
+  local ok, r = pcall(s.run, inputs)
+  core.hostile(plain)
+  return ok and values(r) or tostring(r)
+end
+
+local parts = {}
+function parts.engine(s)
+  replay(s.name, s, "engine", 2)
+  if s.forever ~= false then replay(s.name, s, "engine", 1 << 40) end
+end
+
+function parts.lua(s)
+  replay(s.name, s, "lua", 2)
+  if s.forever ~= false then replay(s.name, s, "lua", 1 << 40) end
 end
 
 -- Uninitialised memory: the same bits whatever memory was filled with.
-for _, s in ipairs(all) do
-  if wanted(s.name) then
-    local seen
-    for _, fill in ipairs { 0xde, 0xff, 0x00 } do
-      core.hostile { fill = fill }
-      sc.manual_seed(7)
-      local inputs = s.make()
-      sc.manual_seed(11)
-      local ok, r = pcall(s.run, inputs)
-      r = ok and values(r) or tostring(r)
-      if seen and seen ~= r then complain(s.name, 0, "the result depends on what memory held") break end
-      seen = r
-    end
-    core.hostile { fill = 0xde }
+function parts.fill(s)
+  local seen = result_under(s, { fill = 0xde }, { fill = 0xde })
+  for _, fill in ipairs { 0xff, 0x00 } do
+    if result_under(s, { fill = fill }, { fill = 0xde }) ~= seen then return complain(s.name, 0, "the result depends on what memory held") end
+  end
+  passed = passed + 1
+end
+
+-- A full collection, with finalisers, at every op; one without them at requests of Lua's; and the collector's modes at their busiest.
+function parts.collect(s)
+  local seen = result_under(s, {}, {})
+  local function check(what, settings, plain)
+    local got = result_under(s, settings, plain)
+    if got ~= seen then complain(s.name, 0, what .. ": another result: " .. (got:find("^[%g ]+$") and got or "")) return false end
+    return true
+  end
+  local ok = check("collecting at every op", { collect = 1 }, { collect = 0 })
+  ok = check("collecting at requests of Lua's", { collect_every = 7 }, { collect_every = 0 }) and ok
+  collectgarbage("generational", 1, 1)
+  ok = check("generational", {}, {}) and ok
+  collectgarbage("incremental", 1, 1000, 1)
+  ok = check("incremental", {}, {}) and ok
+  collectgarbage("incremental", 200, 100, 13)
+  collectgarbage("stop")
+  ok = check("stopped", {}, {}) and ok
+  collectgarbage("restart")
+  if ok then passed = passed + 1 end
+end
+
+local all = {}
+for _, s in ipairs(scenarios) do all[#all + 1] = s end
+for _, s in ipairs(ops()) do all[#all + 1] = s end
+local only = os.getenv("HOSTILE_ONLY")
+for _, part in ipairs { "engine", "fill", "collect", "lua" } do
+  for _, s in ipairs(all) do
+    if wanted(s.name) and (not only or only == part) then parts[part](s) end
   end
 end
 

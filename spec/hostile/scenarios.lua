@@ -8,6 +8,12 @@ end
 
 local function mlp(i) return (i.x:matmul(i.w) + i.b):tanh():sum() end
 
+local function accumulate(i, r)
+  i.w.grad, i.b.grad = i.w.grad:clone(), i.b.grad:clone()
+  mlp(i):backward()
+  r.w, r.b = i.w.grad, i.b.grad
+end
+
 local Cube = sc.autograd.Function {
   forward = function(ctx, x) ctx:save(x) return x * x * x end,
   backward = function(ctx, dy) local x = ctx:saved() return dy * x * x * 3.0 end,
@@ -23,13 +29,10 @@ return {
     mlp(i):backward()
     return i
   end, run = function(i)
-    i.w.grad, i.b.grad = i.w.grad:clone(), i.b.grad:clone()
-    local loss = mlp(i)
-    local w, b = i.w.grad, i.b.grad
-    local ok, e = pcall(loss.backward, loss)
-    if not ok then i.w.grad, i.b.grad = w, b error(e, 0) end
-    local r = { i.w.grad, i.b.grad }
+    local r, w, b = {}, i.w.grad, i.b.grad                       -- these stay what they are: backward adds to copies
+    local ok, e = pcall(accumulate, i, r)
     i.w.grad, i.b.grad = w, b
+    if not ok then error(e, 0) end
     return r
   end },
   { name = "second derivatives", make = leaves, run = function(i)

@@ -71,12 +71,11 @@ local function record(self, feeds)
     local t = feeds[input.name]
     symbols[input.name] = graph:input(input.name, t.shape, t.dtype)
   end
-  graph:trace_begin()
-  local ok, results, symbolic = pcall(walk.run, self.model, symbols, true)
-  graph:trace_end()
+  local results, symbolic
+  local ok, err = pcall(graph.trace, graph, function() results, symbolic = walk.run(self.model, symbols, true) end)
   if not ok then
-    if results == walk.NEEDS_VALUE then return nil end
-    error(results, 0)
+    if err == walk.NEEDS_VALUE then return nil end
+    error(err, 0)
   end
   local entry = { outputs = {}, constant = {} }
   for _, output in ipairs(self.outputs) do
