@@ -92,10 +92,10 @@ enum { U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64, N_TY
 static const uint8_t TYPE_BYTES[N_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 0, 8, 8, 8};   /* the least that a value takes */
 
 /* Text that grows. */
-typedef struct text { sc_context *ctx; char *s; int64_t n, room; } text;
+typedef struct text { sc_context *ctx; char *s; size_t n, room; } text;
 
 static sc_status put(text *t, const char *s, size_t n) {
-  while (t->n + (int64_t)n >= t->room) SC_TRY(sc__list_grow(t->ctx, &t->s, t->room, &t->room, 1));
+  while (t->n + n >= t->room) SC_TRY(sc__grow(t->ctx, &t->s, t->room, &t->room, 1));
   memcpy(t->s + t->n, s, n);
   t->n += (int64_t)n;
   return SC_OK;
@@ -340,7 +340,7 @@ sc_status sc__gguf_load(const sc_source *s, sc_archive *a) {
   size_t bytes = ((size_t)n_tensors + 1) * sizeof(info);
   sc_status r = names_open(s->ctx, &seen, n_pairs);
   for (uint64_t i = 0; i < n_pairs && r == SC_OK; i++) r = pair(&g, &seen, &t);
-  if (t.s) sc__release(s->ctx, t.s, (size_t)t.room);
+  if (t.s) sc__release(s->ctx, t.s, t.room);
   if (seen.slot) sc__release(s->ctx, seen.slot, seen.room * sizeof *seen.slot);
   SC_TRY(r);
   info *list = sc__alloc(s->ctx, bytes);
