@@ -14,7 +14,7 @@ BINDING = $(wildcard csrc/lua/*.c)
 ENGINE_O = $(ENGINE:csrc/%.c=$(BUILD)/obj/%.o)
 BINDING_O = $(BINDING:csrc/%.c=$(BUILD)/obj/%.o)
 
-all: $(BUILD)/sconce/core.so $(BUILD)/libsconce.a $(BUILD)/libsconce.so
+all: $(BUILD)/sconce/core.so $(BUILD)/libsconce.a $(BUILD)/libsconce.so $(BUILD)/libsconce-lua.a
 
 $(BUILD)/obj/%.o: csrc/%.c
 	@mkdir -p $(@D)
@@ -26,6 +26,10 @@ $(BUILD)/sconce/core.so: $(ENGINE_O) $(BINDING_O)
 	$(CC) -shared -o $@ $^ -Wl,--version-script=$(BUILD)/core.map $(LDFLAGS) $(LIBS)
 
 $(BUILD)/libsconce.a: $(ENGINE_O)
+	rm -f $@ && ar rcs $@ $^
+
+# The binding with the engine in it: the binding uses what the engine's library keeps to itself.
+$(BUILD)/libsconce-lua.a: $(ENGINE_O) $(BINDING_O)
 	rm -f $@ && ar rcs $@ $^
 
 $(BUILD)/libsconce.so: $(ENGINE_O)
@@ -78,13 +82,14 @@ hostile:
 
 # Programs in C against the public header; the same under the thread sanitizer.
 CTESTS = $(wildcard spec/c/*.c)
-ctest: $(BUILD)/libsconce.a
-	@for t in $(CTESTS); do $(CC) -std=gnu11 -Wall -Wextra -g -pthread -Icsrc $(LUA_CFLAGS) $$t $(BUILD)/libsconce.a $(LIBS) -o $(BUILD)/ctest && echo $$t && $(BUILD)/ctest || exit 1; done
+LUA_LIBS ?= $(shell pkg-config --libs lua5.4 2>/dev/null || echo -llua5.4)
+ctest: $(BUILD)/libsconce-lua.a
+	@for t in $(CTESTS); do $(CC) -std=gnu11 -Wall -Wextra -g -pthread -Icsrc $(LUA_CFLAGS) $$t $(BUILD)/libsconce-lua.a $(LUA_LIBS) $(LIBS) -o $(BUILD)/ctest && echo $$t && $(LUA_ENV) $(BUILD)/ctest || exit 1; done
 
 TSAN = -O1 -g -fsanitize=thread
 tsan:
-	$(MAKE) -s BUILD=$(BUILD)/tsan CFLAGS='$(TSAN)' LDFLAGS=-fsanitize=thread $(BUILD)/tsan/libsconce.a
-	@for t in $(CTESTS); do $(CC) -std=gnu11 $(TSAN) -pthread -Icsrc $(LUA_CFLAGS) $$t $(BUILD)/tsan/libsconce.a $(LIBS) -o $(BUILD)/tsan/ctest && echo $$t && TSAN_OPTIONS="halt_on_error=1 suppressions=spec/c/tsan.supp" $(BUILD)/tsan/ctest || exit 1; done
+	$(MAKE) -s BUILD=$(BUILD)/tsan CFLAGS='$(TSAN)' LDFLAGS=-fsanitize=thread $(BUILD)/tsan/libsconce-lua.a
+	@for t in $(CTESTS); do $(CC) -std=gnu11 $(TSAN) -pthread -Icsrc $(LUA_CFLAGS) $$t $(BUILD)/tsan/libsconce-lua.a $(LUA_LIBS) $(LIBS) -o $(BUILD)/tsan/ctest && echo $$t && $(LUA_ENV) TSAN_OPTIONS="halt_on_error=1 suppressions=spec/c/tsan.supp" $(BUILD)/tsan/ctest || exit 1; done
 
 bench:
 	@sh .ci/setup build
@@ -113,10 +118,11 @@ LIBDIR ?= $(PREFIX)/lib/lua/5.4
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	install -m 644 csrc/sconce.h $(DESTDIR)$(PREFIX)/include/
-	install -m 644 $(BUILD)/libsconce.a $(DESTDIR)$(PREFIX)/lib/
+	install -m 644 csrc/sconce.h csrc/sconce_lua.h $(DESTDIR)$(PREFIX)/include/
+	install -m 644 $(BUILD)/libsconce.a $(BUILD)/libsconce-lua.a $(DESTDIR)$(PREFIX)/lib/
 	install -m 755 $(BUILD)/libsconce.so $(DESTDIR)$(PREFIX)/lib/
 	printf 'prefix=%s\nName: sconce\nDescription: deep-learning runtime\nVersion: 0.1.0\nCflags: -I$${prefix}/include\nLibs: -L$${prefix}/lib -lsconce\nLibs.private: $(LIBS)\n' '$(PREFIX)' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/sconce.pc
+	printf 'prefix=%s\nluadir=%s\nName: sconce-lua\nDescription: sconce in a host with Lua 5.4\nVersion: 0.1.0\nCflags: -I$${prefix}/include $(LUA_CFLAGS)\nLibs: -L$${prefix}/lib -lsconce-lua $(LUA_LIBS) $(LIBS)\n' '$(PREFIX)' '$(LUADIR)' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/sconce-lua.pc
 	$(MAKE) -s rock-install LUADIR='$(DESTDIR)$(LUADIR)' LIBDIR='$(DESTDIR)$(LIBDIR)'
 
 rock: $(BUILD)/sconce/core.so

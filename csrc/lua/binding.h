@@ -62,7 +62,7 @@ binding *sc__binding_or_null(lua_State *L);
 void sc__enter(lua_State *L, binding *b);
 /* L is the coroutine that calls. It stays known, and alive, when the call is over. */
 void sc__come_in(lua_State *L, binding *b);
-static inline void sc__set_now(lua_State *L, binding *b) { if (b->now != L) sc__come_in(L, b); }
+static inline void sc__set_now(lua_State *L, binding *b) { if (b->now != L || b->ctx->locate_user != b) sc__come_in(L, b); }
 /* Raises the context's error, or a pending error value, at the user's line. */
 int sc__raise(lua_State *L, binding *b);
 /* Raises a message at the user's line. */
@@ -71,6 +71,7 @@ static inline void sc__check(lua_State *L, binding *b, sc_status s) { if (s != S
 
 /* The tensor at that place, borrowed; NULL when it is something else. Raises for a freed one. */
 sc_tensor *sc__test_tensor(lua_State *L, binding *b, int at);
+sc_tensor *sc__peek_tensor(lua_State *L, binding *b, int at);   /* the same without raising */
 sc_tensor *sc__check_tensor(lua_State *L, binding *b, int at, const char *what);
 const char *sc__freed_text(lua_State *L, int at, char *out, size_t size);
 /* An empty box on the stack, to be filled with sc__fill_box: for results, so that nothing is held when Lua has no memory. */

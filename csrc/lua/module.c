@@ -1,5 +1,6 @@
 /* The module: making the binding, errors with the user's line, and what the collector owes. */
 #include "binding.h"
+#include "../sconce_lua.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -155,6 +156,8 @@ void sc__come_in(lua_State *L, binding *b) {
   lua_pushthread(L);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &NOW);
   b->now = L;
+  b->ctx->locate = sc__lua_locate;                 /* another state may have used the context since */
+  b->ctx->locate_user = b;
 }
 
 void sc__enter(lua_State *L, binding *b) {
@@ -293,8 +296,39 @@ static const luaL_Reg FUNCTIONS[] = {
   {"set_memory_limit", set_memory_limit}, {"stats", stats}, {"now", now}, {"memory_allocated", memory_allocated},
   {"op_info", op_info}, {"op_names", op_names}, {"op_prepare", op_prepare}, {"composite", sc__composite}, {NULL, NULL}};
 
-SC_API int luaopen_sconce_core(lua_State *L);
-SC_API int luaopen_sconce_core(lua_State *L) {
+/* The context that a state was given is kept by a box of its own, until the module's binding has taken a reference of it. */
+static int given_gc(lua_State *L) {
+  sc_context **given = lua_touserdata(L, 1);
+  sc_context_free(*given);
+  *given = NULL;
+  return 0;
+}
+
+static const char GIVEN = 0;
+
+static sc_context *given_context(lua_State *L) {
+  if (!lua_checkstack(L, 2)) return NULL;
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &GIVEN);
+  sc_context **given = lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  return given ? *given : NULL;
+}
+
+/* A context lives as long as anyone who uses it. */
+static sc_context *shared(sc_context *ctx) {
+  atomic_fetch_add(&ctx->refs, 1);
+  return ctx;
+}
+
+static void make_context(lua_State *L, binding *b) {
+  sc_options options = {0};
+  sc_context *given = given_context(L);
+  sc__hostile_options(&options);
+  if (given) b->ctx = shared(given);
+  else if (sc_context_new(&options, &b->ctx) != SC_OK) luaL_error(L, "sconce: not enough memory");
+}
+
+int luaopen_sconce_core(lua_State *L) {
   luaL_checkversion(L);
   binding *b = lua_newuserdatauv(L, sizeof *b, 0);
   memset(b, 0, sizeof *b);
@@ -302,9 +336,7 @@ SC_API int luaopen_sconce_core(lua_State *L) {
   lua_pushcfunction(L, binding_gc);
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
-  sc_options options = {0};
-  sc__hostile_options(&options);
-  if (sc_context_new(&options, &b->ctx) != SC_OK) return luaL_error(L, "sconce: not enough memory");
+  make_context(L, b);
   b->ctx->index_base = 1;
   b->ctx->locate = sc__lua_locate;
   b->ctx->locate_user = b;
@@ -330,4 +362,68 @@ SC_API int luaopen_sconce_core(lua_State *L) {
   sc__open_formats(L, b);
   sc__open_onnx(L, b);
   return 1;
+}
+
+/* ---- for hosts ---- */
+
+static int open_protected(lua_State *L) {
+  sc_context *ctx = lua_touserdata(L, 1);
+  if (sc__binding_or_null(L) || given_context(L)) return luaL_error(L, "the Lua state has a context already");
+  if (ctx) {
+    sc_context **given = lua_newuserdatauv(L, sizeof *given, 0);
+    *given = NULL;
+    lua_createtable(L, 0, 1);
+    lua_pushcfunction(L, given_gc);
+    lua_setfield(L, -2, "__gc");
+    lua_setmetatable(L, -2);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &GIVEN);
+    *given = shared(ctx);
+  }
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
+  lua_pushcfunction(L, luaopen_sconce_core);
+  lua_setfield(L, -2, "sconce.core");
+  return 0;
+}
+
+sc_status sc_lua_open(lua_State *L, sc_context *ctx) {
+  if (!lua_checkstack(L, 4)) return ctx ? sc__no_memory(ctx, 64) : SC_ENOMEM;
+  lua_pushcfunction(L, open_protected);
+  lua_pushlightuserdata(L, ctx);
+  int status = lua_pcall(L, 1, 0, 0);
+  if (status == LUA_OK) return SC_OK;
+  const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "?";
+  sc_status s = status == LUA_ERRMEM ? SC_ENOMEM : SC_EINVAL;
+  if (ctx) sc__fail(ctx, s, "sc_lua_open: %.300s", text);
+  lua_pop(L, 1);
+  return s;
+}
+
+sc_context *sc_lua_context(lua_State *L) {
+  if (!lua_checkstack(L, 2)) return NULL;
+  binding *b = sc__binding_or_null(L);
+  return b ? b->ctx : given_context(L);
+}
+
+void sc_lua_push_tensor(lua_State *L, sc_tensor *t) {
+  binding *b = sc__binding_or_null(L);
+  sc_tensor *here = t;
+  if (!b) {
+    sc_tensor_release(t);
+    luaL_error(L, "sconce: require \"sconce\" comes before tensors are pushed");
+    return;
+  }
+  if (t && t->ctx != b->ctx) {
+    sc_status s = sc_tensor_share(b->ctx, t, &here);
+    sc_tensor_release(t);
+    sc__check(L, b, s);
+  }
+  luaL_checkstack(L, 8, "sconce");
+  sc__push_tensor(L, b, here);
+}
+
+sc_tensor *sc_lua_to_tensor(lua_State *L, int index) {
+  if (!lua_checkstack(L, 4)) return NULL;
+  binding *b = sc__binding_or_null(L);
+  return b ? sc__peek_tensor(L, b, lua_absindex(L, index)) : NULL;
 }

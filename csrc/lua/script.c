@@ -292,12 +292,14 @@ void sc__open_script(lua_State *L, binding *b) {
 
 void sc__close_script(binding *b) {
   sc_context *ctx = b->ctx;
-  ctx->script_hook = NULL;
-  ctx->script_backward = NULL;
-  ctx->script_join = NULL;
-  ctx->script_pin = NULL;
-  ctx->script_unpin = NULL;
-  ctx->reclaim = NULL;
+  if (!ctx->locate_user) {                         /* no other state has the context's services now */
+    ctx->script_hook = NULL;
+    ctx->script_backward = NULL;
+    ctx->script_join = NULL;
+    ctx->script_pin = NULL;
+    ctx->script_unpin = NULL;
+    ctx->reclaim = NULL;
+  }
   sc__release(ctx, b->pin, b->room_pins * sizeof *b->pin);
   b->pin = NULL;
 }

@@ -30,6 +30,8 @@ static sc_tensor *box_tensor(lua_State *L, binding *b, int at, const char *what)
   return t;
 }
 
+sc_tensor *sc__peek_tensor(lua_State *L, binding *b, int at) { return is_box(L, b, at) ? ((tensor_box *)lua_touserdata(L, at))->t : NULL; }
+
 sc_tensor *sc__test_tensor(lua_State *L, binding *b, int at) { return box_tensor(L, b, at, NULL); }
 
 sc_tensor *sc__check_tensor(lua_State *L, binding *b, int at, const char *what) {
