@@ -121,8 +121,8 @@ install: all
 	install -m 644 csrc/sconce.h csrc/sconce_lua.h $(DESTDIR)$(PREFIX)/include/
 	install -m 644 $(BUILD)/libsconce.a $(BUILD)/libsconce-lua.a $(DESTDIR)$(PREFIX)/lib/
 	install -m 755 $(BUILD)/libsconce.so $(DESTDIR)$(PREFIX)/lib/
-	printf 'prefix=%s\nName: sconce\nDescription: deep-learning runtime\nVersion: 0.1.0\nCflags: -I$${prefix}/include\nLibs: -L$${prefix}/lib -lsconce\nLibs.private: $(LIBS)\n' '$(PREFIX)' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/sconce.pc
-	printf 'prefix=%s\nluadir=%s\nName: sconce-lua\nDescription: sconce in a host with Lua 5.4\nVersion: 0.1.0\nCflags: -I$${prefix}/include $(LUA_CFLAGS)\nLibs: -L$${prefix}/lib -lsconce-lua $(LUA_LIBS) $(LIBS)\n' '$(PREFIX)' '$(LUADIR)' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/sconce-lua.pc
+	printf 'prefix=%s\nlibdir=$${prefix}/lib\nName: sconce\nDescription: deep-learning runtime\nVersion: 0.1.0\nCflags: -I$${prefix}/include\nLibs: -L$${libdir} -lsconce\nLibs.private: $(LIBS)\n' '$(PREFIX)' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/sconce.pc
+	printf 'prefix=%s\nlibdir=$${prefix}/lib\nluadir=%s\nName: sconce-lua\nDescription: sconce in a host with Lua 5.4\nVersion: 0.1.0\nCflags: -I$${prefix}/include $(LUA_CFLAGS)\nLibs: -L$${libdir} -lsconce-lua $(LUA_LIBS) $(LIBS)\n' '$(PREFIX)' '$(LUADIR)' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/sconce-lua.pc
 	$(MAKE) -s rock-install LUADIR='$(DESTDIR)$(LUADIR)' LIBDIR='$(DESTDIR)$(LIBDIR)'
 
 rock: $(BUILD)/sconce/core.so
