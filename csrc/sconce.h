@@ -251,8 +251,8 @@ typedef struct sc_run_stats {
   int64_t steps;               /* after optimising, for the sizes seen last; 0: it has not run */
   int64_t arena_bytes;         /* memory of its own, for the sizes seen last */
   int64_t plans;               /* sets of sizes that it is ready for */
-  int64_t longest_ns;          /* of the latest job: the longest that it went without looking at the clock */
-  int64_t update_ns;           /* of the latest job: the updates, which are one piece */
+  int64_t longest_ns;          /* of jobs: the longest that a step goes without looking at the clock, as measured */
+  int64_t update_ns;           /* of jobs: what the updates take, which are one piece */
 } sc_run_stats;
 SC_API void sc_run_get_stats(const sc_run *r, sc_run_stats *out);
 

@@ -39,7 +39,7 @@ struct sc_plan {
   int tail;                      /* the first of the steps that write to what outlives a run, see schedule.c */
   int at;                        /* of a run going on: the next step */
   sc_tensor **bound;             /* of a run going on: inputs as given, inputs as used, new memory; owned */
-  int64_t *took, *longest;       /* [n_steps] nanoseconds of each when last run in slices: in all, without a look at the clock; owned */
+  int64_t *took, *longest;       /* [n_steps] nanoseconds of each when last run in slices: in all; and, learned over the runs, without a look at the clock; owned */
   sc_slice *slice;               /* owned; NULL: steps cannot be cut */
   sc__shadow *shadow;            /* owned */
   sc__drawn *drawn;              /* owned */
