@@ -98,6 +98,18 @@ return function(add, plain)
     local f, x = sc.compile(chain, { passes = 0 }), sc.rand(8)
     return function() return f(x) end
   end, 1000)
+  -- What a call costs around its plan: one op, without captures and with eight; the difference is the guard.
+  local function one_op(captures)
+    local a, b, c, d, e, h, i, j = sc.rand(8), 1.5, true, "relu", sc.rand(8), 3, sc.rand(8), 2.0
+    return function()
+      local x = sc.rand(8)
+      local f = sc.compile(captures and function(v) return a and b and c and d and e and h and i and j and v + 1.0 end
+        or function(v) return v + 1.0 end)
+      return function() return f(x) end
+    end
+  end
+  plain("compiled_call_0_captures", one_op(false))
+  plain("compiled_call_8_captures", one_op(true))
   plain("trace_1000x8", function()
     local x = sc.rand(8)
     return function() return sc.compile(chain)(x) end
