@@ -105,11 +105,11 @@ return function(add, plain)
       local x = sc.rand(8)
       local f = sc.compile(captures and function(v) return a and b and c and d and e and h and i and j and v + 1.0 end
         or function(v) return v + 1.0 end)
-      return function() return f(x) end
+      return function() for _ = 1, 100 do f(x) end end
     end
   end
-  plain("compiled_call_0_captures", one_op(false))
-  plain("compiled_call_8_captures", one_op(true))
+  plain("compiled_call_0_captures", one_op(false), 100)
+  plain("compiled_call_8_captures", one_op(true), 100)
   plain("trace_1000x8", function()
     local x = sc.rand(8)
     return function() return sc.compile(chain)(x) end
