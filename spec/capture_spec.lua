@@ -50,6 +50,10 @@ describe("a capture", function()
     { "a layer appended", function() net.blocks:append(nn.Linear(3, 3)) end, "net.blocks" },
     { "a parameter", function() net.fc.weight = nn.Parameter(sc.ones(8, 4)) end, "net.fc.weight" },
     { "a hook", function() net.fc:register_forward_hook(function(_, _, y) return y * 2.0 end) end, "_hooked" },
+    { "a method", function()
+      local before = Net.forward
+      function Net:forward(a) return before(self, a) * 2.0 end
+    end, "net.forward" },
     { "a wish for gradients", function() net.fc.bias.requires_grad = false end, "asks for gradients now, or no longer" },
   }
   for _, case in ipairs(CHANGES) do
@@ -157,6 +161,22 @@ describe("an optimiser's numbers", function()
     step(x, t)
     assert.equal(4, traces(step))
     assert.truthy(step:explain():find("opt.state", 1, true))
+  end)
+
+  it("may be tensors, which are read when the step runs", function()
+    local w, rate = sc.tensor({ 1.0, 1.0 }, { requires_grad = true }), sc.tensor(0.5, { dtype = "float64" })
+    local opt = optim.SGD({ w }, { lr = rate })
+    local step = sc.compile(function()
+      opt:zero_grad()
+      w:sum():backward()
+      opt:step()
+    end)
+    step()
+    assert.same({ 0.5, 0.5 }, w:totable())
+    rate:fill_(1.0)
+    step()
+    assert.same({ -0.5, -0.5 }, w:totable())
+    assert.equal(1, traces(step))
   end)
 
   it("cannot be set by the function itself", function()

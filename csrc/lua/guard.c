@@ -1,7 +1,8 @@
 /* Guards: what a trace took from its surroundings, and whether all of it is still so. Asked at every call of a compiled function, so
 ** there are three kinds, by what a look costs (lua/sconce/capture.lua sorts them out):
 **
-** - upvalues of functions, one by one: numbers, strings, booleans by value, tensors, tables and functions by identity;
+** - upvalues of functions, and methods of the script's classes, one by one: numbers, strings, booleans by value, tensors, tables and
+**   functions by identity;
 ** - plain tables: a hash over their fields, one level, made anew each time;
 ** - watched tables, the fields of modules and optimisers (lua/sconce/watch.lua): whoever writes to one counts up the binding's `epoch`.
 **   As long as that stands still they are not looked at; when it has moved, their hashes are made and the new epoch is remembered.
@@ -14,7 +15,7 @@
 static const char *const GUARD = "sconce.guard";
 
 typedef struct held {
-  uint8_t type, upvalue;
+  uint8_t type, upvalue;           /* upvalue 0: a field of a table, whose name stands in the list */
   bool same_function;              /* as the one before */
   union { lua_Integer i; lua_Number f; const void *p; } v;
   union { const sc_tensor *tensor; uint64_t hash; } more;    /* in the box v.p; of the string's bytes */
@@ -179,7 +180,12 @@ bool sc__guard_holds(lua_State *L, binding *b, int at) {
   for (int i = 0; i < g->n_held && good; i++) {
     const held *h = &g->held[i];
     if (!h->same_function) { lua_settop(L, top + 1); lua_rawgeti(L, top + 1, 2 * i + 1); }
-    lua_getupvalue(L, fn, h->upvalue);
+    if (SC_LIKELY(h->upvalue)) {
+      lua_getupvalue(L, fn, h->upvalue);
+    } else {
+      lua_rawgeti(L, top + 1, 2 * i + 2);
+      lua_rawget(L, fn);
+    }
     good = still(L, h);
   }
   good = good && watched_hold(L, b, g, at) && plain_hold(L, b, g, at);
@@ -202,7 +208,7 @@ static size_t captures_of(const sc_graph *s) {
   return n;
 }
 
-/* core.guard({fn, number of upvalue, …}, {watched table, …}, {plain table, …}, {table = what its keys count for}, graph, {tensor whose values were read, …})
+/* core.guard({fn, number of upvalue, class, name of method, …}, {watched table, …}, {plain table, …}, {table = what its keys count for}, graph, {tensor whose values were read, …})
 ** of how these are now.
 ** The graph must live as long. */
 static int guard_new(lua_State *L) {
@@ -223,10 +229,16 @@ static int guard_new(lua_State *L) {
     held *h = &g->held[i];
     lua_rawgeti(L, 1, 2 * i + 1);
     lua_rawgeti(L, 1, 2 * i + 2);
-    h->upvalue = (uint8_t)lua_tointeger(L, -1);
+    h->upvalue = lua_isinteger(L, -1) ? (uint8_t)lua_tointeger(L, -1) : 0;
     lua_rawgeti(L, 1, 2 * i - 1);
     h->same_function = i > 0 && lua_rawequal(L, -1, -3);
-    if (lua_getupvalue(L, -3, h->upvalue)) hold(L, b, h);
+    if (h->upvalue) {
+      if (!lua_getupvalue(L, -3, h->upvalue)) lua_pushnil(L);
+    } else {
+      lua_pushvalue(L, -2);
+      lua_rawget(L, -4);
+    }
+    hold(L, b, h);
     lua_settop(L, 7);
   }
   for (int i = 0; i < g->n_watched; i++) g->hash[i] = nth_hash(L, b, 2, 4, i);

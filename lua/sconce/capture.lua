@@ -90,13 +90,17 @@ local function kind_of(t, class)
   return "plain"
 end
 
---- Functions of the user's classes capture things as well.
+--- Functions of the user's classes capture things as well, and may be put in another's place.
 local function visit_class(w, class, i, visit)
   while type(class) == "table" and not constants[class] and not w.seen[class] do
     w.seen[class] = true
     if rawget(class, "_library_class") then return end
-    for _, v in next, class do
-      if type(v) == "function" then visit(v, i) end
+    for k, v in next, class do
+      if type(v) == "function" then
+        local ran = type(k) == "string" and w.after and (not w.called or w.called[v]) and not is_ours(v)
+        if ran then w.held[#w.held + 1], w.held[#w.held + 2] = class, k end
+        visit(v, ran and note(w, i, class, k, k, v) or i)
+      end
     end
     local meta = getmetatable(class)
     local up = meta and rawget(meta, "__index")

@@ -205,6 +205,19 @@ function compile.values_of(t)
   end
 end
 
+--- What a recording changes around it; closing the value puts it back.
+local function surroundings()
+  local nn, outer = package.loaded["sconce.nn.module"], current
+  local back = setmetatable({ module = core.module(nil) }, { __close = function(was)
+    if nn then nn.track(-1) end
+    core.module(was.module)
+    core.watch_sizes(false)
+    current = outer
+  end })
+  if nn then nn.track(1) end
+  return back
+end
+
 --- Records the function on stand-ins for args. Whatever happens, recording is off afterwards and gradients are as they were.
 --- Returns the graph and what the results are made of; or nil, the error, and with `names` which of those sizes the script has read, where.
 local function record(self, args, names, most)
@@ -215,28 +228,25 @@ local function record(self, args, names, most)
     graph:trace(function() end)
     return nil, symbols
   end
-  local outer = current
-  current = { symbols = symbols, args = args, by_value = {} }
   local since = core.sequence()
   if names then
     local list = {}
     for _, name in pairs(names) do list[name] = "size" .. name end
     graph:sizes(list)
   end
+  local mine = { symbols = symbols, args = args, by_value = {} }
+  local _ <close> = surroundings()
   local _ <close> = graph:trace_begin(most)
+  current = mine
   core.watch_sizes(names ~= nil)
-  local nn, module = package.loaded["sconce.nn.module"], core.module(nil)
-  if nn then nn.track(1) end
   local results
   local ok, err = core.unyieldable(function() results = table.pack(self.fn(table.unpack(symbols, 1, symbols.n))) end, made.read)
-  made.by_value, current = next(current.by_value) and current.by_value, outer
+  made.by_value = next(mine.by_value) and mine.by_value
   made.called = ok and err -- the set of functions that ran; nil: all of them may have
   if ok then ok, err = core.unyieldable(function()
     made.shape, made.plain, made.outputs = outputs_of(graph, results)
     made.gradients = record_gradients(graph, made.outputs, symbols, order, since)
   end) end
-  if nn then nn.track(-1) end
-  core.module(module)
   local read, where = core.watch_sizes(false)
   made.leaves, made.grads = graph:trace_end()
   if read ~= 0 then return nil, err, read, where end

@@ -164,6 +164,21 @@ function Optimizer:hyper_of(group)
   return cells[group]
 end
 
+--- The group for a recorded step, whose attributes do not count: reading a rate that is a tensor would freeze it.
+local function without_tensors(group, names)
+  local out
+  for _, name in ipairs(names) do
+    if core.is_tensor(group[name]) then
+      if not out then
+        out = {}
+        for k, v in pairs(group) do out[k] = v end
+      end
+      out[name] = 0.0
+    end
+  end
+  return out or group
+end
+
 --- Whether a step now would be recorded: in a trace, or into a graph that is built by hand.
 local function is_recorded(groups)
   if core.is_tracing() then return true end
@@ -185,7 +200,9 @@ function Optimizer:step(closure)
   local _ <close> = core.grad_block(false)
   local groups = self.param_groups
   local recorded = self.hyper and is_recorded(groups)
-  for i = 1, #groups do self:update(groups[i], recorded and self:hyper_of(groups[i]) or nil) end
+  for i = 1, #groups do
+    if recorded then self:update(without_tensors(groups[i], self.hyper), self:hyper_of(groups[i])) else self:update(groups[i]) end
+  end
   return loss
 end
 
