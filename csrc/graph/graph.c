@@ -82,8 +82,16 @@ sc_status sc_graph_size(sc_graph *g, const char *name, int64_t *out) {
   return SC_OK;
 }
 
+/* That so many elements can be, unless it depends on sizes that are not known yet: then it is checked when they are. */
+static sc_status possible(sc_context *ctx, sc_dtype dtype, int ndim, const int64_t *dim) {
+  int64_t numel;
+  for (int i = 0; i < ndim; i++) if (sc__is_symbolic_size(dim[i])) return SC_OK;
+  return sc__numel(ctx, "graph", dtype, ndim, dim, &numel);
+}
+
 /* stride NULL: packed. */
 static sc_status add_value(sc_graph *g, sc_value_kind kind, sc_dtype dtype, int ndim, const int64_t *dim, const int64_t *stride, int32_t *out) {
+  SC_TRY(possible(g->ctx, dtype, ndim, dim));
   SC_TRY(sc__grow(g->ctx, &g->value, g->n_values, &g->room_values, sizeof *g->value));
   sc_value v = {.kind = (uint8_t)kind, .node = -1, .dtype = (uint8_t)dtype, .ndim = (uint8_t)ndim, .root = (int32_t)g->n_values};
   v.dim = sc__alloc(g->ctx, (size_t)ndim * 16);        /* also for none, so that it can be compared */

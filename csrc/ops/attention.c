@@ -188,13 +188,17 @@ static job job_of(sc_call *c, const sc_tensor *q, const sc_tensor *k, const sc_t
 }
 
 /* ---- attention(q, k, v, mask?) -> y, lse: all with the same leading dims ---- */
-static sc_status attention_infer(sc_call *c) {
-  const sc_tensor *q = c->in[0], *k = c->in[1], *v = c->in[2], *m = c->in[3];
+static bool belong(const sc_tensor *q, const sc_tensor *k, const sc_tensor *v, const sc_tensor *m) {
   int n = q->ndim;
   bool fits = n >= 2 && k->ndim == n && v->ndim == n && (!m || m->ndim == n) && k->dim[n - 1] == q->dim[n - 1] && v->dim[n - 2] == k->dim[n - 2];
   for (int i = 0; i < n - 2 && fits; i++) fits = k->dim[i] == q->dim[i] && v->dim[i] == q->dim[i] && (!m || m->dim[i] == q->dim[i]);
-  if (fits && m) fits = m->dim[n - 2] == q->dim[n - 2] && m->dim[n - 1] == k->dim[n - 2];
-  if (!fits) return sc__bad_call(c, "the shapes do not belong together");
+  return fits && (!m || (m->dim[n - 2] == q->dim[n - 2] && m->dim[n - 1] == k->dim[n - 2]));
+}
+
+static sc_status attention_infer(sc_call *c) {
+  const sc_tensor *q = c->in[0], *k = c->in[1], *v = c->in[2], *m = c->in[3];
+  int n = q->ndim;
+  if (!belong(q, k, v, m)) return sc__bad_call(c, "the shapes do not belong together");
   sc__meta_like(&c->meta[0], q);
   c->meta[0].dim[n - 1] = v->dim[n - 1];
   sc__meta_set(&c->meta[1], (sc_dtype)q->dtype == SC_FLOAT64 ? SC_FLOAT64 : SC_FLOAT32, n - 1, q->dim);
@@ -228,7 +232,16 @@ static sc_status attention_run(sc_call *c) {
 
 /* attention_backward(inputs: dy, q, k, v, y, lse, mask?) -> dq, dk, dv */
 static sc_status back_infer(sc_call *c) {
-  if (c->n_in < 6) return sc__bad_call(c, "expected 6 or 7 tensors, got %d", c->n_in);
+  if (c->n_in < 6 || c->n_in > 7) return sc__bad_call(c, "expected 6 or 7 tensors, got %d", c->n_in);
+  const sc_tensor *q = c->in[1], *v = c->in[3], *lse = c->in[5];
+  if (!belong(q, c->in[2], v, c->n_in > 6 ? c->in[6] : NULL)) return sc__bad_call(c, "the shapes do not belong together");
+  int64_t y[SC_MAX_DIMS];
+  memcpy(y, q->dim, (size_t)q->ndim * 8);
+  y[q->ndim - 1] = v->dim[q->ndim - 1];
+  SC_TRY(sc__want(c, 0, q->ndim, y));
+  SC_TRY(sc__want(c, 4, q->ndim, y));
+  SC_TRY(sc__want(c, 5, q->ndim - 1, q->dim));
+  if (lse->dtype != (q->dtype == SC_FLOAT64 ? SC_FLOAT64 : SC_FLOAT32)) return sc__bad_call(c, "operand 6 has the wrong dtype");
   for (int i = 0; i < 3; i++) sc__meta_like(&c->meta[i], c->in[1 + i]);
   c->n_out = 3;
   return SC_OK;

@@ -289,7 +289,18 @@ static sc_status ce_run(sc_call *c) {
   return s;
 }
 
-static sc_status ce_back_infer(sc_call *c) { sc__meta_like(&c->meta[0], c->in[1]); return SC_OK; }
+static sc_status ce_back_infer(sc_call *c) {
+  losses l;
+  const sc_tensor *x = c->in[1];
+  SC_TRY(check_shapes(c, x, c->in[2], c->in[4]));
+  SC_TRY(loss_meta(c, x, c->in[2]));
+  SC_TRY(sc__want(c, 0, c->meta[0].ndim, c->meta[0].dim));
+  sizes(&l, x->ndim, x->dim);
+  SC_TRY(sc__want(c, 3, 2, (int64_t[]){l.rows, 2}));
+  if (c->in[3]->dtype != loss_type(x)) return sc__bad_input(c, 3, "has the wrong dtype");
+  sc__meta_like(&c->meta[0], x);
+  return SC_OK;
+}
 
 /* dx = g (p * sum of a - a) */
 static void ce_back_rows(void *arg, int64_t begin_row, int64_t end_row) {

@@ -249,6 +249,13 @@ sc_status sc__bad_attr(sc_call *c, int slot, const char *format, ...) { COMPLAIN
 sc_status sc__bad_call(sc_call *c, const char *format, ...) { COMPLAIN(c, -1); }
 #undef COMPLAIN
 
+sc_status sc__want(sc_call *c, int slot, int ndim, const int64_t *dim) {
+  const sc_tensor *t = slot < c->n_in ? c->in[slot] : NULL;
+  char is[200], want[200];
+  if (!t || (t->ndim == ndim && memcmp(t->dim, dim, (size_t)ndim * 8) == 0)) return SC_OK;
+  return sc__bad_call(c, "operand %d: expected shape %s, got %s", slot + 1, sc__shape_text(ndim, dim, want, sizeof want), sc__shape_text(t->ndim, t->dim, is, sizeof is));
+}
+
 /* ---- dims ---- */
 
 static sc_status wrap_dim(sc_call *c, int slot, int64_t d, int ndim, int *out) {

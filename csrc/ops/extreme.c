@@ -130,6 +130,7 @@ static sc_status pick_run(sc_call *c) {
 static sc_status pick_backward_infer(sc_call *c) {
   lines l;
   SC_TRY(picked_shape(c, c->in[1], c->attr[0].n, c->attr[0].v, 1, 2, &l));
+  SC_TRY(sc__want(c, 0, c->in[1]->ndim, c->in[1]->dim));
   sc__meta_set(&c->meta[0], (sc_dtype)c->in[0]->dtype, c->attr[0].n, c->attr[0].v);
   return SC_OK;
 }

@@ -279,12 +279,20 @@ static void batch_and(sc_tensor *t, int drop, int64_t a, int64_t b, int64_t *dim
   if (b >= 0) dim[(*n)++] = b;
 }
 
+/* What the gradients below rely on. other: the operand that is given; n: rank of the one whose gradient it is. */
+static sc_status dx_ranks(sc_call *c, const sc_tensor *dy, const sc_tensor *other, int n) {
+  bool vector = other->ndim == 1 || n == 1;
+  if (other->ndim >= 1 && n >= 1 && dy->ndim <= SC_MAX_DIMS - 2 && (dy->ndim >= 2 || (vector && dy->ndim >= 1) || (other->ndim == 1 && n == 1))) return SC_OK;
+  return sc__bad_call(c, "a gradient of %d dimensions does not fit operands of %d and %d", dy->ndim, other->ndim, n);
+}
+
 /* matmul_dx(dy, other, shape): the gradient of matmul's first operand, which had that shape. */
 static sc_status matmul_dx(sc_call *c) {
   sc_calc k = {.ctx = c->ctx};
   sc_tensor *dy = c->in[0], *other = c->in[1], *r;
   int nx = c->attr[0].n, n;
   int64_t dim[SC_MAX_DIMS];
+  SC_TRY(dx_ranks(c, dy, other, nx));
   if (nx == 1 && other->ndim == 1) {
     r = sc__calc2(&k, "mul", dy, other);
   } else if (nx == 1 && other->ndim == 2) {
@@ -315,6 +323,7 @@ static sc_status matmul_dother(sc_call *c) {
   sc_calc k = {.ctx = c->ctx};
   sc_tensor *dy = c->in[0], *x = c->in[1], *r;
   int no = c->attr[0].n, n;
+  SC_TRY(dx_ranks(c, dy, x, no));
   int64_t dim[SC_MAX_DIMS], inner = x->dim[x->ndim - 1];
   if (x->ndim == 1 && no == 1) {
     r = sc__calc2(&k, "mul", dy, x);
@@ -501,6 +510,12 @@ static sc_status linear_dx(sc_call *c) {
 
 /* linear_dweight(g, x, size): gᵀ x over all leading dims, as one product; for a single row that is an outer product. */
 static sc_status dweight_infer(sc_call *c) {
+  const sc_tensor *g = c->in[0], *x = c->in[1];
+  const sc_attr *size = &c->attr[0];
+  bool matrix = size->n == 2;
+  if (x->ndim < 1 || size->n < 1 || size->n > 2 || g->ndim != x->ndim - !matrix || memcmp(g->dim, x->dim, (size_t)(x->ndim - 1) * 8) != 0 ||
+      size->v[size->n - 1] != x->dim[x->ndim - 1] || (matrix && size->v[0] != g->dim[g->ndim - 1]))
+    return sc__bad_call(c, "the shapes do not belong together");
   sc__meta_set(&c->meta[0], (sc_dtype)c->in[1]->dtype, c->attr[0].n, c->attr[0].v);
   return SC_OK;
 }

@@ -141,6 +141,10 @@ static sc_status rows_run(sc_call *c) {
 static sc_status rows_back_infer(sc_call *c) {
   const sc_tensor *x = c->in[1];
   int dims = (int)c->attr[0].i;
+  if (c->attr[0].i < 1 || c->attr[0].i > x->ndim) return sc__bad_call(c, "expected between 1 and %d dimensions of a row, got %lld", x->ndim, (long long)c->attr[0].i);
+  SC_TRY(sc__want(c, 0, x->ndim, x->dim));
+  SC_TRY(sc__want(c, 2, dims, x->dim + x->ndim - dims));
+  for (int i = 3; i < 5; i++) SC_TRY(sc__want(c, i, x->ndim - dims, x->dim));
   sc__meta_like(&c->meta[0], x);
   for (int i = 1; i < 3; i++) sc__meta_set(&c->meta[i], (sc_dtype)(c->in[2] ? c->in[2]->dtype : x->dtype), dims, x->dim + x->ndim - dims);
   c->n_out = 3;
@@ -275,6 +279,9 @@ static sc_status channels_run(sc_call *c) {
 
 static sc_status channels_back_infer(sc_call *c) {
   const sc_tensor *x = c->in[1];
+  if (x->ndim < 2) return sc__bad_input(c, 1, "expected at least 2 dimensions, got %d", x->ndim);
+  SC_TRY(sc__want(c, 0, x->ndim, x->dim));
+  for (int i = 2; i < 5; i++) SC_TRY(sc__want(c, i, 1, &x->dim[1]));
   sc__meta_like(&c->meta[0], x);
   for (int i = 1; i < 3; i++) sc__meta_set(&c->meta[i], (sc_dtype)(c->in[2] ? c->in[2]->dtype : x->dtype), 1, &x->dim[1]);
   c->n_out = 3;

@@ -182,6 +182,8 @@ sc_status sc__bad_input(sc_call *c, int slot, const char *format, ...) SC_FORMAT
 sc_status sc__bad_attr(sc_call *c, int slot, const char *format, ...) SC_FORMAT(3, 4);
 /* "op: …" */
 sc_status sc__bad_call(sc_call *c, const char *format, ...) SC_FORMAT(2, 3);
+/* Operand `slot`, unless it is absent, has this shape. For rows that only gradients call: a graph read from a file calls them too. */
+sc_status sc__want(sc_call *c, int slot, int ndim, const int64_t *dim);
 /* attr[slot], a dim, as 0 … ndim-1 (a 0-d tensor counts as 1-d). */
 sc_status sc__dim(sc_call *c, int slot, int ndim, int *out);
 /* attr[slot], dims, as a mask; none or an empty list: all. Twice the same is an error. */

@@ -182,6 +182,16 @@ enum { B_DY, B_DSTATE, B_X, B_STATE, B_IH, B_HH, B_Y, B_KEEP, B_INPUTS };
 static sc_status back_infer(sc_call *c) {
   if (c->n_in != B_INPUTS) return sc__bad_call(c, "expected %d tensors, got %d", B_INPUTS, c->n_in);
   const sc_tensor *x = c->in[B_X], *state = c->in[B_STATE], *ih = c->in[B_IH], *hh = c->in[B_HH];
+  int64_t kind = c->attr[1].i, G = kind == LSTM ? 4 : kind == GRU ? 3 : 1, GH, kept;
+  if (x->ndim != 3 || hh->ndim != 2 || kind < 0 || kind > RELU || !sc__mul(hh->dim[1], G, &GH)) return sc__bad_call(c, "the operands are not those of a recurrent layer");
+  int64_t T = x->dim[0], N = x->dim[1], H = hh->dim[1], y[3] = {T, N, H};
+  SC_TRY(sc__want(c, B_IH, 2, (int64_t[]){GH, x->dim[2]}));
+  SC_TRY(sc__want(c, B_HH, 2, (int64_t[]){GH, H}));
+  SC_TRY(sc__want(c, B_DY, 3, y));
+  SC_TRY(sc__want(c, B_Y, 3, y));
+  for (int i = B_DSTATE; i <= B_STATE; i += B_STATE - B_DSTATE)
+    SC_TRY(kind == LSTM ? sc__want(c, i, 3, (int64_t[]){2, N, H}) : sc__want(c, i, 2, (int64_t[]){N, H}));
+  if (!sc__mul(T * N, H * (kind == LSTM ? 6 : kind == GRU ? 4 : 0), &kept) || c->in[B_KEEP]->numel < kept) return sc__bad_call(c, "what was kept has the wrong size");
   int64_t w[1] = {ih->numel + hh->numel}, b[2] = {2, ih->dim[0]};
   sc__meta_like(&c->meta[0], x);
   sc__meta_like(&c->meta[1], state);

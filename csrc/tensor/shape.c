@@ -21,10 +21,10 @@ sc_status sc__numel(sc_context *ctx, const char *op, sc_dtype dtype, int ndim, c
 }
 
 void sc__contiguous_strides(int ndim, const int64_t *dim, int64_t *stride) {
-  int64_t s = 1;
+  uint64_t s = 1;                                        /* may wrap for sizes that are refused elsewhere */
   for (int i = ndim - 1; i >= 0; i--) {
-    stride[i] = s;
-    s *= dim[i] > 1 ? dim[i] : 1;
+    stride[i] = (int64_t)s;
+    s *= dim[i] > 1 ? (uint64_t)dim[i] : 1;
   }
 }
 
