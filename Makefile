@@ -95,6 +95,7 @@ bench:
 	@sh .ci/setup build
 	@$(MAKE) -s all
 	$(LUA_ENV) $(LUA) bench/run.lua '$(ONLY)' $(or $(PAIRS),5)
+	$(LUA_ENV) $(LUA) bench/slices.lua '$(ONLY)'
 
 # The readers of files under libFuzzer, a while each (needs clang). What it finds goes into spec/fuzz/corpus.
 FUZZ_SECONDS ?= 60
