@@ -110,17 +110,22 @@ static sc_status add_step(sc_plan *p, int32_t k, sc_tiles *tiles) {
                       .n_out = n->n_out, .said = n->said};
   for (int i = 0; i < n->n_out; i++) s->call.out[i] = slot_of(p, n->out[i]);
   s->writes = n->inplace || n->op->def->writes;
+  if (!tiles && p->view.group[k] == k) {               /* an update with the outer product that is its gradient */
+    const sc_graph_node *outer = &p->g->node[p->view.first[k]];
+    for (int i = 0; i < 2; i++) s->outer[i] = slot_of(p, outer->in[i]);
+  }
   if (n->inplace && !n->op->def->pw && !(n->op->flags & SC_OP_DIRECT)) s->target = s->call.out[0];   /* computed apart, then copied */
   return SC_OK;
 }
 
-static sc_status make_steps(sc_plan *p) {
+static sc_status make_steps(sc_plan *p, bool fuse) {
   const sc_graph *g = p->g;
   size_t n = g->n_nodes + 1;
   p->room_steps = (int)n;
   p->step = sc__alloc(p->ctx, n * sizeof *p->step);
   sc_tiles **tiles = sc__alloc_zero(p->ctx, n * sizeof *tiles);
   sc_status s = p->step && tiles ? sc__programs_new(p, tiles) : sc__no_memory(p->ctx, n * sizeof *p->step);
+  if (s == SC_OK && fuse) s = sc__absorb_outer(p);
   for (int32_t i = 0; i < p->view.n_order && s == SC_OK; i++) {
     int32_t last = p->view.order[i];
     bool whole = p->view.group[last] >= 0;
@@ -266,7 +271,7 @@ static sc_status build(sc_plan *p, unsigned passes) {
   p->inside = sc__alloc_zero(p->ctx, n);
   if (!p->slot || !p->inside || !p->patch || !p->fresh || !p->guard) return sc__no_memory(p->ctx, n * sizeof *p->slot);
   SC_TRY(make_headers(p));
-  SC_TRY(make_steps(p));
+  SC_TRY(make_steps(p, passes & SC_PASS_FUSE));
   SC_TRY(sc__schedule(p));
   SC_TRY(lay_out(p));
   find_guards(p);
@@ -326,7 +331,8 @@ sc_status sc__plan_infer(sc_plan *p, int i, sc_meta *meta) {
 static sc_status run_step(sc_plan *p, sc__step *s, sc_meta *meta) {
   if (s->tiles) { sc__tiles_run(p->ctx, s->tiles); return SC_OK; }
   SC_TRY(infer(s, meta));
-  SC_TRY(s->call.op->def->run(&s->call));
+  const sc_op *op = s->call.op->def;
+  SC_TRY(s->outer[0] ? op->run_outer(&s->call, s->outer[0], s->outer[1]) : op->run(&s->call));
   return s->target ? sc__tensor_copy(s->target, s->scratch) : SC_OK;
 }
 

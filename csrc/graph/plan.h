@@ -13,6 +13,7 @@ typedef struct sc__step {
   sc_call call;                  /* ready to run */
   sc_tensor **in;                /* owned array of borrowed headers */
   sc_tiles *tiles;               /* owned; NULL: one op, through its row */
+  sc_tensor *outer[2];           /* of an update whose gradient is their outer product: borrowed */
   sc_tensor *target, *scratch;   /* in-place ops that compute apart: where the result goes, where it is made (owned) */
 } sc__step;
 
@@ -51,6 +52,9 @@ struct sc_plan {
 
 /* of: [n_nodes] programs, new, by the node that runs them; groups that are no program are taken apart. */
 sc_status sc__programs_new(sc_plan *p, sc_tiles **of);
+
+/* Updates by an outer product that nobody else reads make it themselves, a block at a time: both nodes become one step (absorb.c). */
+sc_status sc__absorb_outer(sc_plan *p);
 
 /* The nodes of a step, in their order: for (k = sc__first_of(p, node); k >= 0; k = sc__next_of(p, k)) */
 static inline int32_t sc__first_of(const sc_plan *p, int32_t node) { return p->view.group[node] >= 0 ? p->view.first[node] : node; }

@@ -51,7 +51,7 @@ static void (*integer_kernel(sc_isa isa))(const sc_gemm *, int64_t, int64_t) {
   return sc__gemm_i64_base;
 }
 
-static const sc_gemv_kernels *vector_kernels(sc_isa isa, sc_dtype type) {
+const sc_gemv_kernels *sc__gemv_kernels(sc_isa isa, sc_dtype type) {
 #if defined(__x86_64__)
   if (isa == SC_ISA_AVX512) return type == SC_FLOAT32 ? &sc__gemv_f32_avx512 : &sc__gemv_f64_avx512;
   if (isa == SC_ISA_AVX2) return type == SC_FLOAT32 ? &sc__gemv_f32_avx2 : &sc__gemv_f64_avx2;
@@ -339,7 +339,7 @@ void sc__gemm_run(sc_context *ctx, const sc_gemm *g) {
   if (s == ZERO) { zero_rows(g); return; }
   double cost = sc__gemm_cost(g);
   if (s == INTEGER) { split(ctx, g->m, 1, cost, integer_rows, &j); return; }
-  j.v = vector_kernels(ctx->isa, g->type);
+  j.v = sc__gemv_kernels(ctx->isa, g->type);
   if (s == ROWS) split(ctx, g->m == 1 ? g->n : g->m, 4, cost, vector_rows, &j);
   else if (s == COLUMNS) split(ctx, g->m == 1 ? g->n : g->m, 64, cost, vector_columns, &j);
   else split(ctx, g->m, 1, cost, outer_rows, &j);

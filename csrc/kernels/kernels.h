@@ -96,6 +96,7 @@ typedef struct sc_gemv_kernels {
   void (*columns)(int64_t n, int64_t k, double alpha, const void *x, int64_t incx, const void *b, int64_t ldb, double beta, void *y);
   void (*outer)(int64_t m, int64_t n, double alpha, const void *a, int64_t inca, const void *b, double beta, void *c, int64_t ldc);
 } sc_gemv_kernels;
+const sc_gemv_kernels *sc__gemv_kernels(sc_isa isa, sc_dtype type);   /* SC_FLOAT32 or SC_FLOAT64 */
 
 /* ---- random numbers: see random_stamp.h. A group is 64 words. ---- */
 typedef struct sc_random_kernels {

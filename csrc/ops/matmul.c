@@ -609,7 +609,7 @@ const sc_op sc__ops_matmul[] = {
    "Errors: sizes or dtypes differ.\nExample: sc.nn.functional.linear(sc.ones(8, 3), sc.ones(4, 3), sc.zeros(4))", SC_OP_FUNCTION, .infer = linear_infer,
    .run = linear_run, .grad = {"linear_dx(dy, weight)", "linear_dweight(dy, x, shape(weight))", "dy"}},
   {"linear_dx(dy, weight)", "linear's gradient for x.", SC_OP_INTERNAL, .compose = linear_dx},
-  {"linear_dweight(g, x, size: shape)", "linear's gradient for its weight.", SC_OP_INTERNAL, .infer = dweight_infer, .run = dweight_run,
+  {"linear_dweight(g, x, size: shape)", "linear's gradient for its weight.", SC_OP_INTERNAL | SC_OP_OUTER, .infer = dweight_infer, .run = dweight_run,
    .grad = {"nn.functional.linear(x, dy, nil)", "linear_dx(g, dy)"}},
 };
 #undef SCALED

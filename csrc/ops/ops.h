@@ -55,7 +55,8 @@ enum {
   SC_OP_INPLACE_ONLY = 64, /* writes into its first input; the name ends in _ already */
   SC_OP_DETACH = 128,      /* the result never has a history */
   SC_OP_DIRECT = 256,      /* an in-place op whose run writes into in[0] itself (out[0] is in[0]) */
-  SC_OP_CONVERTS = 512     /* the result is the first input in another dtype */
+  SC_OP_CONVERTS = 512,    /* the result is the first input in another dtype */
+  SC_OP_OUTER = 1024       /* of two inputs with the elements of one row each, the result is their outer product */
 };
 
 /* A reduction (x, dim, keepdim, …) whose result has x's dtype, as part of a tile program: the kind of its accumulator, in float64 if that
@@ -75,6 +76,7 @@ typedef struct sc_op {
   const char *no_grad;                       /* why there is no gradient */
   const struct sc_pw *pw;                    /* pointwise: its kernels; infer, run are the family's */
   const sc_fold *fold;                       /* reductions that tile programs can do */
+  sc_status (*run_outer)(sc_call *call, sc_tensor *g, sc_tensor *x);   /* run for an in[1] without memory that is g's outer product with x, both packed */
   uint32_t saves;                            /* with backward: which inputs it reads, a bit each; 0: all (see the SAVE flags) */
   uint32_t saves_out;                        /* the same for outputs */
   uint32_t writes;                           /* inputs besides an in-place op's first that run changes (running statistics …), a bit each */

@@ -72,7 +72,37 @@ static void pass_range(void *arg, int64_t begin, int64_t end) {
   p->fn(end - begin, at[0], at[1], at[2], at[3], at[4], p->h);
 }
 
-static sc_status step_with(sc_call *c, const step_row *row) {
+/* The same where the gradient is an outer product: it is made block by block and never stored as a whole. Blocks are cut as the pieces of
+** pass_range are, so the bits are the same. */
+enum { OUTER_BLOCK = 1024 };
+typedef struct outer_pass { pass p; const sc_gemv_kernels *k; const char *g, *x; int64_t cols; } outer_pass;
+
+/* Elements [at, at + n) of the product, row-major. */
+static void outer_block(const outer_pass *o, int64_t at, int64_t n, char *grad) {
+  int64_t z = o->p.size, row = at / o->cols, col = at % o->cols;
+  while (n > 0) {
+    int64_t whole = col == 0 && n >= o->cols ? n / o->cols : 1, width = whole > 1 ? o->cols : o->cols - col < n ? o->cols - col : n;
+    o->k->outer(whole, width, 1, o->g + row * z, 1, o->x + col * z, 0, grad, width);
+    row += whole;
+    col = 0;
+    grad += whole * width * z;
+    n -= whole * width;
+  }
+}
+
+static void outer_range(void *arg, int64_t begin, int64_t end) {
+  const outer_pass *o = arg;
+  _Alignas(64) char grad[OUTER_BLOCK * 8];
+  for (int64_t at = begin; at < end; at += OUTER_BLOCK) {
+    int64_t n = end - at < OUTER_BLOCK ? end - at : OUTER_BLOCK;
+    char *to[5];
+    for (int i = 0; i < 5; i++) to[i] = o->p.at[i] ? o->p.at[i] + at * o->p.size : NULL;
+    outer_block(o, at, n, grad);
+    o->p.fn(n, to[0], grad, to[2], to[3], to[4], o->p.h);
+  }
+}
+
+static sc_status step_with(sc_call *c, const step_row *row, const sc_tensor *outer_g, const sc_tensor *outer_x) {
   sc_tensor *x = c->in[0], *packed[5] = {0};
   sc_dtype type = x->dtype == SC_FLOAT64 ? SC_FLOAT64 : SC_FLOAT32;
   int n = 2 + row->n_states;
@@ -82,7 +112,7 @@ static sc_status step_with(sc_call *c, const step_row *row) {
   sc_status s = SC_OK;
   for (int i = 0; i < n && s == SC_OK; i++) {
     sc_tensor *v = c->in[i];
-    if (!v) continue;
+    if (!v || (i == 1 && outer_g)) continue;
     if (!v->contiguous || (sc_dtype)v->dtype != type) {
       s = sc_tensor_new(c->ctx, type, v->ndim, v->dim, &packed[i]);
       if (s == SC_OK) s = sc__tensor_copy(packed[i], v);
@@ -93,7 +123,12 @@ static sc_status step_with(sc_call *c, const step_row *row) {
   if (s == SC_OK) {
     row->prepare(c, t, h);
     p.fn = sc__step_kernel(c->ctx->isa, row->kernel, type);
-    sc__parallel(c->ctx, x->numel, 4096, 1.0, pass_range, &p);
+    if (outer_g) {
+      outer_pass o = {p, sc__gemv_kernels(c->ctx->isa, type), outer_g->data, outer_x->data, outer_x->numel};
+      sc__parallel(c->ctx, x->numel, 4096, 1.0, outer_range, &o);
+    } else {
+      sc__parallel(c->ctx, x->numel, 4096, 1.0, pass_range, &p);
+    }
     for (int i = 0; i < n; i++)
       if (packed[i] && i != 1) sc__tensor_copy(c->in[i], packed[i]);
     if (counter) sc__store(SC_FLOAT32, counter->data, sc__scalar_float(t));
@@ -212,7 +247,11 @@ static void radam_prepare(const sc_call *c, double t, double *h) {
 #define ROW(name, n_states, counter) \
   static sc_status name##_run(sc_call *c) { \
     static const step_row row = {SC_STEP_##name, n_states, counter, name##_prepare}; \
-    return step_with(c, &row); \
+    return step_with(c, &row, NULL, NULL); \
+  } \
+  static sc_status name##_outer(sc_call *c, sc_tensor *g, sc_tensor *x) { \
+    static const step_row row = {SC_STEP_##name, n_states, counter, name##_prepare}; \
+    return step_with(c, &row, g, x); \
   }
 ROW(sgd, 1, false)
 ROW(adam, 3, true)
@@ -224,30 +263,30 @@ ROW(nadam, 2, true)
 ROW(radam, 2, true)
 #undef ROW
 
-#define STEP(run_, writes_) \
-  SC_OP_INPLACE_ONLY | SC_OP_DIRECT | SC_OP_DETACH | SC_OP_FUNCTION | SC_OP_INTERNAL, .infer = step_infer, .run = run_, .writes = writes_, \
+#define STEP(name_, writes_) \
+  SC_OP_INPLACE_ONLY | SC_OP_DIRECT | SC_OP_DETACH | SC_OP_FUNCTION | SC_OP_INTERNAL, .infer = step_infer, .run = name_##_run, .run_outer = name_##_outer, .writes = writes_, \
   .no_grad = "an update of parameters has no derivative"
 const sc_op sc__ops_optim[] = {
   {"sgd_step_(x, grad, momentum_buffer: tensor?, lr: number, momentum: number = 0, dampening: number = 0, weight_decay: number = 0, "
    "nesterov: bool = false, maximize: bool = false, first: bool = false, hyper: tensor?)",
-   "One step of stochastic gradient descent. first: the buffer is new, so its first gradient is not dampened.", STEP(sgd_run, 1 << 2)},
+   "One step of stochastic gradient descent. first: the buffer is new, so its first gradient is not dampened.", STEP(sgd, 1 << 2)},
   {"adam_step_(x, grad, exp_avg, exp_avg_sq, max_exp_avg_sq: tensor?, counter, lr: number, beta1: number, beta2: number, eps: number, "
    "weight_decay: number = 0, decoupled: bool = false, maximize: bool = false, hyper: tensor?)",
-   "One step of Adam, or AdamW (decoupled).", STEP(adam_run, 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5)},
+   "One step of Adam, or AdamW (decoupled).", STEP(adam, 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5)},
   {"rmsprop_step_(x, grad, square_avg, momentum_buffer: tensor?, grad_avg: tensor?, lr: number, alpha: number, eps: number, "
    "weight_decay: number = 0, momentum: number = 0, maximize: bool = false, hyper: tensor?)",
-   "One step of RMSprop; grad_avg: the centered form.", STEP(rmsprop_run, 1 << 2 | 1 << 3 | 1 << 4)},
+   "One step of RMSprop; grad_avg: the centered form.", STEP(rmsprop, 1 << 2 | 1 << 3 | 1 << 4)},
   {"adagrad_step_(x, grad, sum, counter, lr: number, lr_decay: number, weight_decay: number, eps: number, maximize: bool = false, hyper: tensor?)",
-   "One step of Adagrad.", STEP(adagrad_run, 1 << 2 | 1 << 3)},
+   "One step of Adagrad.", STEP(adagrad, 1 << 2 | 1 << 3)},
   {"adadelta_step_(x, grad, square_avg, acc_delta, lr: number, rho: number, eps: number, weight_decay: number = 0, maximize: bool = false, hyper: tensor?)",
-   "One step of Adadelta.", STEP(adadelta_run, 1 << 2 | 1 << 3)},
+   "One step of Adadelta.", STEP(adadelta, 1 << 2 | 1 << 3)},
   {"adamax_step_(x, grad, exp_avg, exp_inf, counter, lr: number, beta1: number, beta2: number, eps: number, weight_decay: number = 0, "
-   "maximize: bool = false, hyper: tensor?)", "One step of Adamax.", STEP(adamax_run, 1 << 2 | 1 << 3 | 1 << 4)},
+   "maximize: bool = false, hyper: tensor?)", "One step of Adamax.", STEP(adamax, 1 << 2 | 1 << 3 | 1 << 4)},
   {"nadam_step_(x, grad, exp_avg, exp_avg_sq, counter, lr: number, beta1: number, beta2: number, eps: number, weight_decay: number = 0, "
    "momentum_decay: number = 0.004, decoupled: bool = false, maximize: bool = false, hyper: tensor?)",
-   "One step of NAdam.", STEP(nadam_run, 1 << 2 | 1 << 3 | 1 << 4)},
+   "One step of NAdam.", STEP(nadam, 1 << 2 | 1 << 3 | 1 << 4)},
   {"radam_step_(x, grad, exp_avg, exp_avg_sq, counter, lr: number, beta1: number, beta2: number, eps: number, weight_decay: number = 0, "
-   "decoupled: bool = false, maximize: bool = false, hyper: tensor?)", "One step of RAdam.", STEP(radam_run, 1 << 2 | 1 << 3 | 1 << 4)},
+   "decoupled: bool = false, maximize: bool = false, hyper: tensor?)", "One step of RAdam.", STEP(radam, 1 << 2 | 1 << 3 | 1 << 4)},
 };
 #undef STEP
 const int sc__ops_optim_count = SC_COUNT(sc__ops_optim);
