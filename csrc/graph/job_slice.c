@@ -8,7 +8,6 @@
 ** become the copies, or, where something else drew meanwhile, move past whichever went further. */
 #include "plan.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---- what a plan needs besides, made at the first start ---- */
@@ -152,30 +151,13 @@ void sc__plan_cancel(sc_plan *p) {
 
 /* ---- going on ---- */
 
-static bool has_nan(const sc_tensor *t) {
-  sc_tensor *packed;
-  if (!sc__is_float((sc_dtype)t->dtype) || sc__tensor_packed((sc_tensor *)t, &packed) != SC_OK) return false;
-  int64_t z = (int64_t)sc_dtype_size((sc_dtype)t->dtype), i = 0;
-  while (i < t->numel && !isnan(sc__load((sc_dtype)t->dtype, packed->data + i * z).f)) i++;
-  sc_tensor_release(packed);
-  return i < t->numel;
-}
-
-static sc_status refuse_nan(sc_plan *p, const sc__step *s) {
-  const sc_graph_node *n = &p->g->node[s->node];
-  for (int i = 0; i < n->n_out; i++) {
-    const sc_tensor *t = sc__plan_slot(p, n->out[i]);
-    if (t && has_nan(t)) return sc__plan_located(p, s, sc__fail(p->ctx, SC_EINVAL, "check_nan: result %d of %s holds NaN", i + 1, n->op->name));
-  }
-  return SC_OK;
-}
-
 static sc_status run_one(sc_plan *p, sc_meta *meta) {
   const sc__step *step = &p->step[p->at];
   for (int i = 0; i < p->n_shadows && step->defers; i++)
     if (p->shadow[i].step == p->at) SC_TRY(sc__tensor_copy(p->shadow[i].own, shadowed(p, &p->shadow[i])));
+  if (p->check_nan) SC_TRY(sc__watch_before(p, p->at));
   SC_TRY(sc__plan_step(p, p->at, meta));
-  return p->check_nan ? refuse_nan(p, step) : SC_OK;
+  return p->check_nan ? sc__watch_after(p, p->at) : SC_OK;
 }
 
 /* What a step is expected to go without a look: a time that the machine had other work in counts for little. */

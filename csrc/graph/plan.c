@@ -325,7 +325,7 @@ static sc_status infer(sc__step *s, sc_meta *meta) {
 sc_status sc__plan_infer(sc_plan *p, int i, sc_meta *meta) {
   sc__step *s = &p->step[i];
   sc_status status = s->tiles ? SC_OK : infer(s, meta);
-  return status == SC_OK ? SC_OK : sc__plan_located(p, s, status);
+  return status == SC_OK ? SC_OK : sc__located(p, s->node, status);
 }
 
 static sc_status run_step(sc_plan *p, sc__step *s, sc_meta *meta) {
@@ -336,17 +336,9 @@ static sc_status run_step(sc_plan *p, sc__step *s, sc_meta *meta) {
   return s->target ? sc__tensor_copy(s->target, s->scratch) : SC_OK;
 }
 
-sc_status sc__plan_located(sc_plan *p, const sc__step *s, sc_status status) {
-  const sc_graph_node *n = &p->g->node[s->node];
-  char text[700], where[600];
-  if (!n->where.line) return status;
-  snprintf(text, sizeof text, "%.600s", p->ctx->error);
-  return sc__fail(p->ctx, status, "%s (%s)", text, sc__origin_text(&n->where, where, sizeof where));
-}
-
 sc_status sc__plan_step(sc_plan *p, int i, sc_meta *meta) {
   sc_status s = run_step(p, &p->step[i], meta);
-  if (s != SC_OK) return sc__plan_located(p, &p->step[i], s);
+  if (s != SC_OK) return sc__located(p, p->step[i].node, s);
   if (!p->step[i].writes) return SC_OK;
   const sc_graph_node *n = &p->g->node[p->step[i].node];
   for (int k = 0; k < n->n_in; k++) {

@@ -53,6 +53,12 @@ struct sc_plan {
 /* of: [n_nodes] programs, new, by the node that runs them; groups that are no program are taken apart. */
 sc_status sc__programs_new(sc_plan *p, sc_tiles **of);
 
+/* The error as it is, with the place in the script that recorded the node. */
+sc_status sc__located(sc_plan *p, int32_t node, sc_status status);
+/* Fail with the first node of step i whose result holds NaN: members of a program before the step runs, results after it has. */
+sc_status sc__watch_before(sc_plan *p, int i);
+sc_status sc__watch_after(sc_plan *p, int i);
+
 /* Updates by an outer product that nobody else reads make it themselves, a block at a time: both nodes become one step (absorb.c). */
 sc_status sc__absorb_outer(sc_plan *p);
 
@@ -67,7 +73,6 @@ sc_status sc__plan_infer(sc_plan *p, int i, sc_meta *meta);
 sc_status sc__plan_step(sc_plan *p, int i, sc_meta *meta);
 sc_status sc__plan_write_back(sc_plan *p, sc_tensor *const *in, sc_tensor **packed);
 sc_status sc__plan_output(sc_plan *p, size_t i, sc_tensor *const *in, sc_tensor **made, sc_tensor **out);
-sc_status sc__plan_located(sc_plan *p, const sc__step *s, sc_status status);
 void sc__plan_unequip(sc_plan *p);
 
 /* Moves the steps that write to what outlives a run to the end. */

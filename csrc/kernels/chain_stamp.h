@@ -35,8 +35,8 @@ typedef int32_t CH_CAT(chain_m, ISA) __attribute__((vector_size(4 * CHAIN_LANES)
 #define CH_SQUARE(x, j) x = x * x;
 #define CH_BOTH(V, op) \
   case 2 * SC_LINK_##op: { const float *p = l->p + i; CH_EACH(V, CH_##op) break; } \
-  case 2 * SC_LINK_##op + 1: { CH_V b = {0}; b += l->p[0]; CH_EACH(V, CH_##op##1) break; }
-/* Links over V vectors that begin at element i. */
+  case 2 * SC_LINK_##op + 1: { const CH_V b = l->p[0] - (CH_V){0}; CH_EACH(V, CH_##op##1) break; }
+/* One value for all is written as that minus 0, which is it exactly, -0 included. Links over V vectors that begin at element i. */
 #define CH_APPLY(V) \
   for (const sc_link *l = links; l < links + n_links; l++) \
     switch (l->op) { \
@@ -47,7 +47,7 @@ typedef int32_t CH_CAT(chain_m, ISA) __attribute__((vector_size(4 * CHAIN_LANES)
       default: break; \
     }
 #define CH_DECLARE(x, j) CH_V x = {0};
-#define CH_SPLAT(x, j) x += a[0];
+#define CH_SPLAT(x, j) x = a[0] - x;
 #define CH_LOAD(x, j) x = CH_AT(j);
 #define CH_STORE(x, j) *(CH_V *)(d + i + CHAIN_LANES * (j)) = x;
 

@@ -559,7 +559,11 @@ local function entry_for(self, args)
 end
 
 --- The run for these arguments, traced when it is not there yet; it is not run.
-function Compiled:run_for(...) return (entry_for(self, table.pack(...))) end
+function Compiled:run_for(...)
+  local entry = entry_for(self, table.pack(...))
+  self.last = self.last or entry
+  return entry
+end
 
 --- What the engine finds no way for.
 local function without_a_way(self, ...)
