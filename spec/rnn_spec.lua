@@ -64,3 +64,47 @@ it("lstm_layer refuses shapes that do not fit", function()
   assert.is_false(ok)
   assert.is_truthy(message:find("expected shape {20, 4}", 1, true))
 end)
+
+describe("gradients of gradients of a whole layer", function()
+  local function leaf(...) return sc.rand({ ... }, { dtype = "float64" }):mul(2):sub(1):requires_grad_(true) end
+
+  for name, kind in pairs(KINDS) do
+    for _, reverse in ipairs { false, true } do
+      it(name .. (reverse and " backwards" or "") .. " agree with differences, and its gradients with those of one pass", function()
+        local G = kind.gates
+        local args = { leaf(3, 2, 2), leaf(2, 3) }
+        if kind.states == 2 then args[#args + 1] = leaf(2, 3) end
+        for _, w in ipairs { leaf(G * 3, 2), leaf(G * 3, 3), leaf(G * 3), leaf(G * 3) } do args[#args + 1] = w end
+        local function call(...)
+          local given = { ... }
+          given[#given + 1] = { reverse = reverse }
+          return kind.layer(table.unpack(given))
+        end
+        local function total()
+          local y, h, c = call(table.unpack(args))
+          return (y * y):sum() + h:sin():sum() + (c and c:cos():sum() or 0)
+        end
+        local a, b = { sc.grad(total(), args) }, { sc.grad(total(), args, { create_graph = true }) }
+        for i = 1, #args do close(a[i], b[i]:detach(), 1e-12) end
+        assert.is_true(sc.autograd.gradgradcheck(call, args))
+      end)
+    end
+  end
+
+  it("count a weight that stands twice twice", function()
+    local w = leaf(3, 3)
+    assert.is_true(sc.autograd.gradgradcheck(function(x, h, v) return (F.rnn_tanh_layer(x, h, v, v)) end, { leaf(2, 1, 3), leaf(1, 3), w }))
+  end)
+
+  it("make a gradient penalty that compiles", function()
+    local lstm, head, x = sc.nn.LSTM(2, 4), sc.nn.Linear(4, 1), sc.rand({ 5, 3, 2 }, { requires_grad = true })
+    local function penalty(v)
+      local g = sc.grad(head(lstm(v)):sum(), v, { create_graph = true })
+      return (g:pow(2):sum { dim = { 1, 3 } }:sqrt() - 1):pow(2):mean()
+    end
+    local want = penalty(x)
+    want:backward()
+    assert.is_true(lstm:parameters()[1].grad:abs():sum():item() > 0)
+    assert.is_true(math.abs(sc.compile(penalty)(x):item() - want:item()) < 1e-5)
+  end)
+end)

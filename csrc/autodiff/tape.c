@@ -353,8 +353,13 @@ static sc_status may_write(sc_call *c, bool wants_grad) {
   return grad ? keep_old(c) : SC_OK;
 }
 
+static sc_status gradients(sc_context *ctx, sc_tensor **y, sc_tensor **dy, int n_y, sc_tensor **x, int n_x, sc_tensor **dx) {
+  return sc__backward(ctx, y, dy, n_y, x, n_x, SC_WALK_CREATE | SC_WALK_CUT, dx);
+}
+
 sc_status sc__autodiff_attach(sc_context *ctx) {
   ctx->record = record;
+  ctx->gradients = gradients;
   ctx->may_write = may_write;
   ctx->commit = commit;
   ctx->forget = sc__forget;

@@ -90,6 +90,8 @@ struct sc_context {
   void (*commit)(struct sc_call *call, bool done);         /* autodiff: after an in-place call that was remembered; !done: it failed */
   sc_status (*trace)(struct sc_call *call);                /* graph: appends a call as a node */
   void (*retract)(struct sc_call *call);                   /* graph: takes that node back, nothing having come after it */
+  /* autodiff: gradients of y, weighted by dy, at x alone (nothing behind x is walked), that can be differentiated again; dx[i]: new or NULL */
+  sc_status (*gradients)(struct sc_context *ctx, struct sc_tensor **y, struct sc_tensor **dy, int n_y, struct sc_tensor **x, int n_x, struct sc_tensor **dx);
   void (*forget)(struct sc_tensor *t);                     /* autodiff: drops t's gradient data */
   void (*retrace)(struct sc_tensor *t);                    /* graph: a second header of the same value was made */
   void (*untrace)(struct sc_tensor *t);                    /* graph: drops t's tie to its graph */

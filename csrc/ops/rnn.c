@@ -3,12 +3,13 @@
 ** way and leaves the weights' gradients to one product over all steps.
 **
 ** x [T, N, I], states [N, H], w_ih [G H, I], w_hh [G H, H], b_ih and b_hh [G H]; y [T, N, H]. G: gates, lstm 4 (i f g o), gru 3 (r z n),
-** plain 1. `reverse` runs from the last step to the first. Source: the equations of PyTorch's LSTM, GRU and RNN. */
+** plain 1. `reverse` runs from the last step to the first. Where gradients will be differentiated, backward takes those of single steps. Source: the equations of PyTorch's LSTM, GRU and RNN. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
 #endif
 #include "../kernels/neural.h"
 #include "../kernels/tile.h"
+#include "calc.h"
 #include "neural.h"
 
 #include <string.h>
@@ -302,12 +303,96 @@ static sc_status part(sc_grad_call *g, sc_tensor *all, int64_t offset, int input
   return sc__op(g->ctx, "as_strided", &all, 1, attr, 3, &g->dx[input]);
 }
 
+/* ---- gradients that are differentiated again: the layer once more as ops of single steps, and the gradients of that ---- */
+
+/* One step: gates from the input gi [N, G H] and the state h [N, H] (lstm: c too), which are replaced. */
+static sc_status step_again(sc_context *ctx, cell kind, int64_t H, sc_tensor *gi, sc_tensor *w_hh, sc_tensor *b_hh, sc_tensor **h, sc_tensor **c) {
+  sc_calc k = {.ctx = ctx};
+  sc_tensor *gh = sc__calc(&k, "nn.functional.linear", (sc_tensor *[]){*h, w_hh, b_hh}, 3, NULL, 0), *cell_state = NULL, *out, *done = NULL;
+#define PART(of, i) sc__calc_narrow(&k, of, -1, (i) * H, H)
+#define BOTH(i) sc__calc2(&k, "add", PART(gi, i), PART(gh, i))
+  if (kind == LSTM) {
+    sc_tensor *in = sc__calc1(&k, "sigmoid", BOTH(0)), *keep = sc__calc1(&k, "sigmoid", BOTH(1)), *new = sc__calc1(&k, "tanh", BOTH(2));
+    cell_state = sc__calc2(&k, "add", sc__calc2(&k, "mul", keep, *c), sc__calc2(&k, "mul", in, new));
+    out = sc__calc2(&k, "mul", sc__calc1(&k, "sigmoid", BOTH(3)), sc__calc1(&k, "tanh", cell_state));
+  } else if (kind == GRU) {
+    sc_tensor *r = sc__calc1(&k, "sigmoid", BOTH(0)), *z = sc__calc1(&k, "sigmoid", BOTH(1));
+    sc_tensor *new = sc__calc1(&k, "tanh", sc__calc2(&k, "add", PART(gi, 2), sc__calc2(&k, "mul", r, PART(gh, 2))));
+    out = sc__calc2(&k, "add", new, sc__calc2(&k, "mul", z, sc__calc2(&k, "sub", *h, new)));
+  } else {
+    out = sc__calc1(&k, kind == TANH ? "tanh" : "relu", sc__calc2(&k, "add", gi, gh));
+  }
+#undef PART
+#undef BOTH
+  if (cell_state) sc_tensor_retain(cell_state);
+  sc_status s = sc__calc_end(&k, out, &done);
+  if (s != SC_OK) { sc_tensor_release(cell_state); return s; }
+  sc_tensor_release(*h);
+  *h = done;
+  if (kind == LSTM) { sc_tensor_release(*c); *c = cell_state; }
+  return SC_OK;
+}
+
+/* y [T, N, H] and the last state, from inputs that stand for the layer's. */
+static sc_status layer_again(sc_context *ctx, cell kind, bool reverse, sc_tensor **in, sc_tensor **out) {
+  int64_t T = in[0]->dim[0], H = in[3]->dim[1];
+  size_t bytes = (size_t)T * sizeof(sc_tensor *);
+  sc_tensor *gates = NULL, *h = NULL, *c = NULL, **y = sc__alloc_zero(ctx, bytes);
+  if (!y) return sc__no_memory(ctx, bytes);
+  sc_status s = sc__op(ctx, "nn.functional.linear", (sc_tensor *[]){in[0], in[2], in[4]}, 3, NULL, 0, &gates);
+  if (kind == LSTM) {
+    if (s == SC_OK) s = sc__op(ctx, "select", &in[1], 1, (sc_attr[]){sc__int(0), sc__int(0)}, 2, &h);
+    if (s == SC_OK) s = sc__op(ctx, "select", &in[1], 1, (sc_attr[]){sc__int(0), sc__int(1)}, 2, &c);
+  } else {
+    h = sc_tensor_retain(in[1]);
+  }
+  for (int64_t i = 0; i < T && s == SC_OK; i++) {
+    int64_t t = reverse ? T - 1 - i : i;
+    sc_tensor *gi = NULL;
+    s = sc__op(ctx, "select", &gates, 1, (sc_attr[]){sc__int(0), sc__int(t)}, 2, &gi);
+    if (s == SC_OK) s = step_again(ctx, kind, H, gi, in[3], in[5], &h, &c);
+    sc_tensor_release(gi);
+    if (s == SC_OK) y[t] = sc_tensor_retain(h);
+  }
+  sc_attr first = sc__int(0);
+  if (s == SC_OK) s = sc__op(ctx, "stack", y, (int)T, &first, 1, &out[0]);
+  if (s == SC_OK && kind == LSTM) s = sc__op(ctx, "stack", (sc_tensor *[]){h, c}, 2, &first, 1, &out[1]);
+  else if (s == SC_OK) out[1] = sc_tensor_retain(h);
+  for (int64_t t = 0; t < T; t++) sc_tensor_release(y[t]);
+  sc__release(ctx, y, bytes);
+  sc_tensor_release(gates);
+  sc_tensor_release(h);
+  sc_tensor_release(c);
+  return s;
+}
+
+/* The inputs get headers of their own, so that two that are one tensor, or one made from another, are told apart. */
+static sc_status backward_again(sc_grad_call *g, cell kind) {
+  sc_context *ctx = g->ctx;
+  sc_tensor *in[6] = {0}, *out[2] = {0}, *y[2], *dy[2], *x[6], *dx[6] = {0};
+  int n_y = 0, n_x = 0, place[6];
+  if (sc__is_symbolic(g->in[0]) && ctx->symbolic_size && ctx->symbolic_size(g->in[0]->dim[0]))
+    return sc__fail(ctx, SC_EINVAL, "a recurrent layer: gradients of its gradients need a number of steps that is known");
+  sc_status s = SC_OK;
+  for (int i = 0; i < 6 && s == SC_OK; i++) {
+    if (!g->in[i]) continue;
+    sc_attr size = sc__ints(g->in[i]->dim, g->in[i]->ndim);
+    s = sc__op(ctx, "view", &g->in[i], 1, &size, 1, &in[i]);
+    if (s == SC_OK && g->wanted[i]) { place[n_x] = i; x[n_x++] = in[i]; }
+  }
+  if (s == SC_OK) s = layer_again(ctx, kind, g->attr[0].i, in, out);
+  for (int i = 0; i < 2 && s == SC_OK; i++) if (g->dy[i]) { y[n_y] = out[i]; dy[n_y++] = g->dy[i]; }
+  if (s == SC_OK && n_y && n_x) s = ctx->gradients(ctx, y, dy, n_y, x, n_x, dx);
+  for (int i = 0; i < n_x; i++) g->dx[place[i]] = dx[i];
+  for (int i = 0; i < 6; i++) sc_tensor_release(in[i]);
+  for (int i = 0; i < 2; i++) sc_tensor_release(out[i]);
+  return s;
+}
+
 static sc_status layer_backward(sc_grad_call *g, cell kind) {
+  if (g->ctx->grad_enabled && g->in[0]->dim[0] > 0) return backward_again(g, kind);
   sc_tensor *in[B_INPUTS] = {g->dy[0], g->dy[1], g->in[0], g->in[1], g->in[2], g->in[3], g->out[0], g->out[2]}, *out[4];
   sc_attr attr[2] = {g->attr[0], sc__int(kind)};
-  if (g->ctx->grad_enabled)
-    return sc__fail(g->ctx, SC_EINVAL, "%s: gradients of its gradients are not available; write the recurrence with cells (lstm_cell, gru_cell, rnn_tanh_cell) where they are needed",
-                    g->op->name);
   int n, ndim;
   SC_TRY(sc__emit(g->ctx, sc__op_find(g->ctx, "recurrent_backward"), in, B_INPUTS, attr, g->base, out, &n));
   sc_status s = SC_OK;
@@ -371,7 +456,7 @@ static sc_status relu_layer(sc_call *c) { return drop_kept(c, "rnn_relu_sequence
 
 #define SEQUENCE(name, stem, help) \
   {name "(x, state, w_ih, w_hh, b_ih: tensor?, b_hh: tensor?, reverse: bool = false) -> y, state, kept", help, SC_OP_INTERNAL, .infer = stem##_infer, .run = stem##_run, \
-   .backward = stem##_backward, .saves = 15, .saves_out = 5}
+   .backward = stem##_backward, .saves = 63, .saves_out = 5}
 #define LAYER_HELP "Shapes: x [T, N, I]; h0 [N, H]; w_ih [gates H, I]; w_hh [gates H, H]; biases [gates H]; y [T, N, H]; hT [N, H].\n" \
   "reverse: from the last step to the first."
 
@@ -381,7 +466,7 @@ const sc_op sc__ops_rnn[] = {
   SEQUENCE("rnn_tanh_sequence", tanh, "A plain recurrent net with tanh over a sequence."),
   SEQUENCE("rnn_relu_sequence", relu, "A plain recurrent net with relu over a sequence."),
   {"recurrent_backward(inputs: tensor[], reverse: bool, kind: int) -> dx, dstate, dweights, dbiases", "The gradients of a recurrent layer.", SC_OP_INTERNAL,
-   .infer = back_infer, .run = back_run, .no_grad = "gradients of gradients of whole recurrent layers are not available"},
+   .infer = back_infer, .run = back_run, .no_grad = "gradients of gradients are those of the layer as single steps"},
   {"nn.functional.lstm_layer(x, h0, c0, w_ih, w_hh, b_ih: tensor?, b_hh: tensor?, reverse: bool = false) -> y, hT, cT",
    "One direction of one LSTM layer over a sequence; gates i f g o.\n" LAYER_HELP, SC_OP_FUNCTION, .compose = lstm_layer},
   {"nn.functional.gru_layer(x, h0, w_ih, w_hh, b_ih: tensor?, b_hh: tensor?, reverse: bool = false) -> y, hT",
