@@ -76,6 +76,33 @@ describe("a size that nobody reads", function()
     assert.truthy(f:explain():find("left open from now on", 1, true))
   end)
 
+  it("is not mistaken for a number of the script: small and large constants stay what they are", function()
+    local w = sc.tensor({ 1.0, 2.0 }, { requires_grad = true })
+    local fn = function(x)
+      local y = (x * w + 1e-6) * 1e-7 - 1e9 + 1000003.0 + x:mean() / 999999
+      local loss = ((x * w):pow(2):sum() + 1e-6):sqrt()
+      w.grad = nil
+      loss:backward()
+      nn.utils.clip_grad_norm_({ w }, 1e-6)
+      sc.no_grad(function() w:sub_(w.grad * 1000000) end)
+      return y, loss
+    end
+    local f = sc.compile(fn, { exact = true })
+    local start = w:detach():clone()
+    for _, n in ipairs { 3, 5, 4, 7 } do
+      local x = sc.randn(n, 2)
+      sc.no_grad(function() w:copy_(start) end)
+      local y, loss = f(x)
+      local after = w:totable()
+      sc.no_grad(function() w:copy_(start) end)
+      local want, want_loss = fn(x)
+      assert.same(want:totable(), y:totable())
+      assert.near(want_loss:item(), loss:item(), 1e-5)
+      for i = 1, 2 do assert.near(w:totable()[i], after[i], 1e-5) end
+    end
+    assert.equal(2, #f:runs())
+  end)
+
   it("lets gradients through", function()
     local w = sc.randn({ 4, 3 }, { requires_grad = true })
     local fn = function(x) return x:matmul(w):tanh() end

@@ -1,6 +1,7 @@
 /* Sizes that are not known when a graph is recorded. Each symbolic size stands in the graph as a number nobody would write by chance,
 ** a *stand-in*: a prime above a million. Shape rules then compute with ordinary integers, and what depends on a symbolic size can be
-** read off the result: 784 * p is 784 times that size, p + 2 is it plus two. A graph with stand-ins is made ready for actual sizes by
+** read off the result: 784 * p is 784 times that size, p + 2 is it plus two. (Not near round numbers: with 1000003, an epsilon of 1e-6 would
+** read as one over it less three.) A graph with stand-ins is made ready for actual sizes by
 ** emitting its nodes again into a new graph, with every stand-in in attributes and in numbers of the script replaced; the ops' own
 ** shape rules work out, and check, all the rest. Nothing is run and no Lua is called.
 **
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t STAND_IN[SC_SYMBOLS] = {1000003, 1310041, 1716137, 2248139, 2945071, 3858041, 5054033, 6620783, 8673241, 11361947};
+static const int64_t STAND_IN[SC_SYMBOLS] = {1046527, 1310117, 1716139, 2248139, 2945101, 3858103, 5054113, 6620791, 8673271, 11362111};
 
 int64_t sc__stand_in(int symbol) { return STAND_IN[symbol]; }
 

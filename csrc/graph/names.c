@@ -1,4 +1,4 @@
-/* Texts in which stand-ins of symbolic sizes (instantiate.c) become names again: "shape {1000003, 4}" is shape {batch, 4} to people. */
+/* Texts in which stand-ins of symbolic sizes (instantiate.c) become names again: "shape {1046527, 4}" is shape {batch, 4} to people. */
 #include "graph.h"
 
 #include <ctype.h>

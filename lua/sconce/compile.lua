@@ -523,6 +523,7 @@ local function remedy_of_sizes(kind, open)
       sizes.words(at), where)
     if not fixed or text < fixed then fixed = text end
   end
+  if kind.closed then return "what is computed differs in more than the sizes, so each size makes a trace" end
   return fixed or "sizes of 0 and 1, and of views with gaps, make graphs of their own"
 end
 
