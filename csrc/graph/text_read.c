@@ -486,7 +486,7 @@ static sc_status bad_kind(shared *s, const sc_opinfo *op, const sc_param *p) { r
 /* Whether a parameter can have an attribute of that kind; kernels rely on it. */
 static bool fits(const sc_param *p, const sc_attr *a) {
   switch (a->kind) {
-    case SC_ATTR_NONE: return p->optional && !p->required;
+    case SC_ATTR_NONE: return !p->required && p->preset.kind == SC_ATTR_NONE;
     case SC_ATTR_INT: return p->type == SC_P_INT || p->type == SC_P_DIM || p->type == SC_P_INDEX || p->type == SC_P_NUMBER ||
                               (p->type == SC_P_DIMS && p->optional);       /* read by sc__dims, which takes one for a list */
     case SC_ATTR_FLOAT: return p->type == SC_P_FLOAT || p->type == SC_P_NUMBER;

@@ -25,10 +25,25 @@ static void fill(const sc_attr *a, sc_dtype dtype, int64_t C, sc_conv *p) {
   }
 }
 
+/* Kernel, dilation, padding and stride, two numbers each, that sizes can be computed with. */
+static sc_status possible(sc_call *c, int ndim) {
+  static const struct { int slot; int64_t least; } LIST[] = {{P_SIZE, 0}, {P_KERNEL, 1}, {P_DILATION, 1}, {P_PADDING, 0}, {P_STRIDE, 1}};
+  if (c->in[0]->ndim != ndim) return sc__bad_input(c, 0, "expected %d dimensions, got %d", ndim, c->in[0]->ndim);
+  for (int k = 0; k < SC_COUNT(LIST); k++) {
+    const sc_attr *a = &c->attr[LIST[k].slot];
+    if (a->n != 2) return sc__bad_attr(c, LIST[k].slot, "expected two numbers");
+    for (int i = 0; i < 2; i++)
+      if (a->v[i] < LIST[k].least || a->v[i] > INT32_MAX) return sc__bad_attr(c, LIST[k].slot, "%lld is out of range", (long long)a->v[i]);
+  }
+  return SC_OK;
+}
+
 /* windows(x [N, C, H, W]) -> [N, C k, L] */
 static sc_status windows_infer(sc_call *c) {
   const sc_tensor *x = c->in[0];
   sc_conv p;
+  SC_TRY(possible(c, 4));
+  SC_TRY(sc__want(c, 0, 4, (int64_t[]){x->dim[0], x->dim[1], c->attr[P_SIZE].v[0], c->attr[P_SIZE].v[1]}));
   fill(c->attr, (sc_dtype)x->dtype, x->dim[1], &p);
   int64_t dim[3] = {x->dim[0], 0, p.out[1] * p.out[2]};
   if (!sc__mul(p.k[1], p.k[2], &dim[1]) || !sc__mul(dim[1], x->dim[1], &dim[1])) return sc__bad_call(c, "the windows are too large");
@@ -51,6 +66,10 @@ static sc_status windows_run(sc_call *c) {
 static sc_status adjoint_infer(sc_call *c) {
   const sc_tensor *x = c->in[0];
   const sc_attr *a = c->attr;
+  sc_conv p;
+  SC_TRY(possible(c, 3));
+  fill(a, (sc_dtype)x->dtype, 1, &p);
+  if (x->dim[1] % (p.k[1] * p.k[2]) || x->dim[2] != p.out[1] * p.out[2]) return sc__bad_input(c, 0, "its shape is not that of windows of this size");
   int64_t dim[4] = {x->dim[0], x->dim[1] / (a[P_KERNEL].v[0] * a[P_KERNEL].v[1]), a[P_SIZE].v[0], a[P_SIZE].v[1]};
   sc__meta_set(&c->meta[0], (sc_dtype)x->dtype, 4, dim);
   return SC_OK;
