@@ -64,14 +64,14 @@ static sc_status product(sc_context *ctx, sc_ctype type, bool ta, bool tb, int64
 /* ---- tiles: whole output rows, as many as fit; or pieces of one row when that is long ---- */
 typedef struct tiling { int64_t rows, step_rows, step_cols, tiles_down, tiles_across; } tiling;
 
-static tiling tile(const sc_conv *p) {
-  int64_t K = p->C * taps(p), z = (int64_t)sc__ctype_size(p->type), row = K * p->out[2] * z;
+static tiling tile(const sc_context *ctx, const sc_conv *p) {
+  int64_t tile_bytes = ctx->slice ? TILE_BYTES / 16 : TILE_BYTES, K = p->C * taps(p), z = (int64_t)sc__ctype_size(p->type), row = K * p->out[2] * z;
   tiling t = {.rows = p->out[0] * p->out[1], .step_rows = 1, .step_cols = p->out[2]};
-  if (row > 0 && row <= TILE_BYTES) {
-    t.step_rows = TILE_BYTES / row;
+  if (row > 0 && row <= tile_bytes) {
+    t.step_rows = tile_bytes / row;
     if (t.step_rows > t.rows) t.step_rows = t.rows > 0 ? t.rows : 1;
   } else if (row > 0) {
-    t.step_cols = TILE_BYTES / (K * z) / 16 * 16;
+    t.step_cols = tile_bytes / (K * z) / 16 * 16;
     if (t.step_cols < 16) t.step_cols = 16;
     if (t.step_cols > p->out[2]) t.step_cols = p->out[2];
   }
@@ -135,6 +135,7 @@ static sc_status input_unit(const job *j, int64_t unit, char *cols) {
   if (j->direct) return product(j->ctx, p->type, true, false, K, L, p->O, w, K, dy, L, j->bias, dx, L, cols);
   for (int64_t k = 0; k < j->t.tiles_down * j->t.tiles_across; k++) {
     int64_t at[4];
+    sc__slice_look(j->ctx, 0);
     place(j, k, at);
     int64_t first = at[0] * p->out[2] + at[2], width = (at[1] - at[0] - 1) * p->out[2] + at[3] - at[2];
     SC_TRY(product(j->ctx, p->type, true, false, K, width, p->O, w, K, dy + first * z, L, false, cols, width, NULL));
@@ -152,6 +153,7 @@ static sc_status weight_unit(const job *j, int64_t slot, int64_t g, int64_t n, c
   if (j->direct) return product(j->ctx, p->type, false, true, p->O, K, L, dy, L, x, L, true, dw, K, spare);
   for (int64_t k = 0; k < j->t.tiles_down * j->t.tiles_across; k++) {
     int64_t at[4];
+    sc__slice_look(j->ctx, 0);
     place(j, k, at);
     int64_t first = at[0] * p->out[2] + at[2], width = (at[1] - at[0] - 1) * p->out[2] + at[3] - at[2];
     sc__im2col(p, x, at[0], at[1], at[2], at[3], cols);
@@ -219,14 +221,14 @@ static bool is_integer(const sc_conv *p) { return p->type == SC_C_I64; }
 
 sc_status sc__conv_forward(sc_context *ctx, const sc_conv *p, const void *x, const void *w, const void *bias, void *y) {
   if (sc__direct_fits(p) && (p->O == 1 || p->C * taps(p) >= 32)) return sc__direct_forward(ctx, p, x, w, bias, y);
-  job j = {.ctx = ctx, .p = p, .t = tile(p), .a = x, .w = w, .bias = bias, .out = y, .direct = pointwise(p)};
+  job j = {.ctx = ctx, .p = p, .t = tile(ctx, p), .a = x, .w = w, .bias = bias, .out = y, .direct = pointwise(p)};
   int64_t width = j.t.step_rows * j.t.step_cols;
   return run(&j, p->N * p->G * j.t.tiles_down * j.t.tiles_across, is_integer(p) ? p->O * width : 0, forward_slots);
 }
 
 sc_status sc__conv_input(sc_context *ctx, const sc_conv *p, const void *dy, const void *w, const void *bias, void *dx) {
   if (sc__direct_fits(p) && (p->C == 1 || p->O * taps(p) >= 32)) return sc__direct_input(ctx, p, dy, w, bias, dx);
-  job j = {.ctx = ctx, .p = p, .t = tile(p), .a = dy, .w = w, .bias = bias, .out = dx, .direct = pointwise(p)};
+  job j = {.ctx = ctx, .p = p, .t = tile(ctx, p), .a = dy, .w = w, .bias = bias, .out = dx, .direct = pointwise(p)};
   return run(&j, p->N * p->G, is_integer(p) && j.direct ? p->C * positions(p) : 0, input_slots);
 }
 
@@ -251,7 +253,7 @@ sc_status sc__conv_weight(sc_context *ctx, const sc_conv *p, const void *dy, con
     parts = sc__alloc_zero(ctx, (size_t)total);
     if (!parts) return sc__no_memory(ctx, (size_t)total);
   }
-  job j = {.ctx = ctx, .p = p, .t = tile(p), .a = dy, .x = x, .out = parts, .direct = pointwise(p)};
+  job j = {.ctx = ctx, .p = p, .t = tile(ctx, p), .a = dy, .x = x, .out = parts, .direct = pointwise(p)};
   sc_status s = run(&j, p->N, is_integer(p) ? p->O * K : 0, weight_slots);
   if (parts != (char *)dw) {
     for (int64_t k = 0; k < j.slots && s == SC_OK; k++) add_parts(p, n, dw, parts + (size_t)k * bytes);

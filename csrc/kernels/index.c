@@ -188,6 +188,7 @@ static void run(sc_context *ctx, job *j) {
     if ((j->gather || (w->xs[i] != 0 && i != w->indexed)) && (j->split < 0 || w->dim[i] > w->dim[j->split])) j->split = i;
   if (j->split < 0) { j->split = 0; run_piece(j, 0, w->dim[0]); return; }
   int64_t units = w->dim[j->split], grain = j->split == w->nd - 1 ? (units + 3) / 4 : 1;
+  if (ctx->slice && grain > 4096) grain = 4096;
   sc__parallel(ctx, units, grain, (double)(total / units) * (w->is[w->nd - 1] ? 1.5 : 0.4), run_piece, j);
 }
 

@@ -610,7 +610,7 @@ static bool fit(sc_tiles *s) {
 
 static void go(sc_context *ctx, const sc_tiles *s) {
   sc_range_fn fn = s->how == ROWS ? run_rows : s->how == FOLDED ? run_folded : run_linear;
-  if (s->units == 1 || ctx->threads <= 1) { fn((void *)(uintptr_t)s, 0, s->units); return; }
+  if (s->units == 1 || (ctx->threads <= 1 && !ctx->slice)) { fn((void *)(uintptr_t)s, 0, s->units); return; }
   double per = s->how == ROWS ? (double)s->inner : s->how == FOLDED ? (double)(s->inner * s->per) : (double)s->tile;
   sc__parallel(ctx, s->units, 1, s->p->cost * per, fn, (void *)(uintptr_t)s);
 }

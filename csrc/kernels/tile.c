@@ -228,10 +228,12 @@ sc_status sc__panels_new(sc_context *ctx, bool transposed, int64_t K, int64_t n,
   p->data = (float *)(p->offset + K);
   p->rows = p->data + blocks * K * nr;
   for (int64_t i = 0; i < K; i++) p->offset[i] = i * nr;
-  for (int64_t q = 0; q < blocks; q++)
+  for (int64_t q = 0; q < blocks; q++) {
+    sc__slice_look(ctx, 0);
     for (int64_t i = 0; i < K; i++)
       for (int64_t j = 0; j < nr && q * nr + j < n; j++)
         p->data[(q * K + i) * nr + j] = transposed ? b[(q * nr + j) * ldb + i] : b[i * ldb + q * nr + j];
+  }
   return SC_OK;
 }
 

@@ -141,7 +141,11 @@ static sc_status multiply(sc_context *ctx, sc_dtype type, matrix *a, matrix *b, 
     return SC_OK;
   }
   if (ctx->threads > 1 && cost * (double)batches > 100e3) SC_TRY(sc__blas_ready(ctx, ctx->threads));
-  if (!sc__blas_parallel(ctx)) { batch_piece(&j, 0, batches); return SC_OK; }
+  if (!sc__blas_parallel(ctx) && !ctx->slice) { batch_piece(&j, 0, batches); return SC_OK; }
+  if (!sc__blas_parallel(ctx)) {
+    for (int64_t i = 0; i < batches; i++) { sc__slice_look(ctx, 0); batch_piece(&j, i, i + 1); }
+    return SC_OK;
+  }
   sc__parallel(ctx, batches, 1, cost, batch_piece, &j);
   return SC_OK;
 }
@@ -159,6 +163,7 @@ static sc_status multiply_sum(sc_context *ctx, sc_dtype type, const matrix *a, c
   for (int64_t i = 0; i < batches; i++) {
     g.a = a->t->data + i * sc__stride(a->t)[0] * z;
     g.b = b->t->data + i * sc__stride(b->t)[0] * z;
+    sc__slice_look(ctx, 0);
     sc__gemm_run(ctx, &g);
     g.beta = 1;
     if (!one) continue;

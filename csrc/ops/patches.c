@@ -58,8 +58,10 @@ static sc_status windows_run(sc_call *c) {
   sc_status s = sc__work_begin(&w, c, sc__work_dtype((sc_dtype)x->dtype), 0);
   fill(c->attr, (sc_dtype)x->dtype, x->dim[1], &p);
   int64_t z = (int64_t)sc_dtype_size(w.type), image = p.C * p.in[1] * p.in[2], cols = p.C * p.k[1] * p.k[2] * p.out[1] * p.out[2];
-  for (int64_t n = 0; n < x->dim[0] && s == SC_OK; n++)
+  for (int64_t n = 0; n < x->dim[0] && s == SC_OK; n++) {
+    sc__slice_look(c->ctx, 0);
     sc__im2col(&p, w.in[0]->data + n * image * z, 0, p.out[1], 0, p.out[2], w.out[0]->data + n * cols * z);
+  }
   return sc__work_end(&w, s);
 }
 

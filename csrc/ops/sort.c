@@ -41,6 +41,7 @@ static void run_groups(void *arg, int64_t begin, int64_t end) {
     void *rest = order + p->n;
     int64_t total = p->outer * p->inner, stop = (u + 1) * p->share < total ? (u + 1) * p->share : total;
     for (int64_t i = u * p->share; i < stop; i++) {
+      sc__slice_look(p->x->ctx, 0);
       sc_line l = {d, p->x->data + line_offset(p->x, g->dim, i) * (int64_t)sc_dtype_size(d), p->n, p->stride};
       p->fn(p, &l, order, rest, i / p->inner * p->k * p->inner + i % p->inner);
     }
@@ -57,6 +58,7 @@ static sc_status over_lines(sc_call *c, line_fn fn, int dim, int64_t k, bool fla
   int64_t total = p->outer * p->inner;
   if (total == 0 || k == 0 || p->n == 0) return SC_OK;
   p->groups = sc_get_threads(c->ctx) < total ? sc_get_threads(c->ctx) : total;
+  if (c->ctx->slice) p->groups = 1;                    /* cut between lines */
   p->share = (total + p->groups - 1) / p->groups;
   p->room = ((size_t)p->n * 16 + sc__order_scratch((sc_dtype)x->dtype, p->n) + 63) & ~(size_t)63;
   int64_t bytes;
