@@ -11,8 +11,9 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-pattern = re.compile(sys.argv[1] if len(sys.argv) > 1 else "")
-budget = float(sys.argv[2]) if len(sys.argv) > 2 else 0.5
+exporting = sys.argv[2] if sys.argv[1:2] == ["--export"] else None   # a folder: the inference models are written there as ONNX files
+pattern = re.compile("^$" if exporting else sys.argv[1] if len(sys.argv) > 1 else "")
+budget = float(sys.argv[2]) if len(sys.argv) > 2 and not exporting else 0.5
 torch.set_num_threads(int(sys.argv[3]) if len(sys.argv) > 3 else 1)
 torch.manual_seed(1)
 random.seed(1)
@@ -304,3 +305,37 @@ def small_step():
 
 
 run("mlp_4_32_32_2_train_b1", small_step, 1, True)
+
+
+# ---- E: the inference models as ONNX files, for ONNX Runtime ----
+class GPTStep(nn.Module):
+    """One generation step; cache [layers, 2, batch, heads, tokens so far, d / heads] grows by concatenation."""
+
+    def __init__(self, gpt):
+        super().__init__()
+        self.g = gpt
+
+    def forward(self, idx, pos, cache):
+        t, grown = self.g.tok(idx) + self.g.pos(pos), []
+        for i, block in enumerate(self.g.blocks):
+            q, k, w = (p.view(1, 1, HEADS, D // HEADS).transpose(1, 2) for p in block.qkv(block.l1(t)).split(D, 2))
+            k, w = torch.cat((cache[i, 0], k), 2), torch.cat((cache[i, 1], w), 2)
+            a = torch.softmax((q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(D // HEADS)), -1) @ w
+            t = t + block.proj(a.transpose(1, 2).reshape(1, 1, D))
+            t = t + block.down(F.gelu(block.up(block.l2(t)), approximate="tanh"))
+            grown.append(torch.stack((k, w)))
+        return self.g.head(self.g.ln(t)), torch.stack(grown)
+
+
+if exporting:
+    def export(name, net, args, inputs, outputs, axes=None):
+        torch.onnx.export(net.eval(), args, "%s/%s.onnx" % (exporting, name), input_names=inputs, output_names=outputs, dynamic_axes=axes or {},
+                          opset_version=14, do_constant_folding=True)
+
+    export("mlp", MLP(), torch.randn(1, 784), ["x"], ["y"])
+    export("cnn", CNN(), torch.randn(1, 1, 28, 28), ["x"], ["y"])
+    export("lstm", LSTMNet(), torch.randn(1, 64, 128), ["x"], ["y"])
+    gpt = GPT()
+    export("gpt", gpt, torch.randint(0, VOCAB, (1, 128)), ["x"], ["y"])
+    export("gpt_step", GPTStep(gpt), (torch.tensor([[1]]), torch.tensor([[3]]), torch.randn(4, 2, 1, HEADS, 3, D // HEADS)), ["tok", "pos", "cache"],
+           ["y", "cache_out"], {"cache": {4: "t"}, "cache_out": {4: "t1"}})

@@ -1,5 +1,7 @@
 --- Runs sconce and PyTorch in turn and prints one table: ours, the peer's best setting, the ratio (median of the pairs).
 --- Usage: lua5.4 bench/run.lua [pattern] [pairs] [budget]     Without python3-torch it prints our column alone.
+--- Rows that end in `_compiled` are compared with PyTorch's row of the name before that. Inference is compared with ONNX Runtime where
+--- SCONCE_ORT names a folder with node_modules/onnxruntime-node: its library is called from C, its models are exported by PyTorch.
 local pattern, pairs_, budget = arg[1] or "", tonumber(arg[2] or 5), arg[3] or "0.3"
 
 local ENV = "env -u OPENBLAS_CORETYPE OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 "
@@ -38,27 +40,48 @@ local probe = io.popen(python .. " -c 'import torch; print(torch.__version__)' 2
 local version = probe:read("l")
 probe:close()
 
-local order, ours, peers, ratios = {}, {}, {}, {}
+--- The command that runs ONNX Runtime's side; nil: it is not there, or PyTorch is not there to export the models.
+local function prepare_ort()
+  local folder = os.getenv("SCONCE_ORT")
+  if not folder or not version then return nil end
+  local find = io.popen(string.format("find '%s/node_modules/onnxruntime-node/bin' -path '*linux/x64/libonnxruntime.so*' | head -1", folder))
+  local library = find:read("l")
+  find:close()
+  if not library then return nil end
+  local work = folder .. "/sconce-bench"
+  local here = io.popen("pwd"):read("l")
+  local ok = os.execute(string.format("mkdir -p '%s' && cc -O2 bench/peer_ort.c -o '%s/peer_ort' -ldl -lm 2>/dev/null && { [ -f '%s/gpt_step.onnx' ] || "
+    .. "%s -W ignore bench/peer_torch.py --export '%s' >/dev/null 2>&1; }", work, work, work, python, work))
+  return ok and string.format("cd '%s' && ./peer_ort '%s' '%s/bench/ort_jobs.txt' '%s' %s", work, library, here, pattern, budget) or nil
+end
+local ort = prepare_ort()
+
+local order, ours, peers, ratios, of = {}, {}, {}, {}, {}
 for _ = 1, pairs_ do
   local a, b = {}, {}
   read(string.format("%slua5.4 bench/workloads.lua '%s' %s 1", ENV, pattern, budget), a, #order == 0 and order or nil)
   for _, setting in ipairs(version and PEERS or {}) do
-    read(string.format("%s%s%s bench/peer_torch.py '%s' %s 1", ENV, setting, python, pattern, budget), b)
+    read(string.format("%s%s%s bench/peer_torch.py '%s' %s 1", ENV, setting, python, pattern:gsub("_compiled", ""), budget), b)
   end
+  local c = {}
+  if ort then read(ort, c) end
   for name, s in pairs(a) do
     ours[name], peers[name], ratios[name] = ours[name] or {}, peers[name] or {}, ratios[name] or {}
     table.insert(ours[name], s)
-    if b[name] then
-      table.insert(peers[name], b[name])
-      table.insert(ratios[name], s / b[name])
+    local peer = c[name] or b[name] or b[name:gsub("_compiled$", "")]
+    of[name] = c[name] and "ONNX Runtime" or peer and "PyTorch"
+    if peer then
+      table.insert(peers[name], peer)
+      table.insert(ratios[name], s / peer)
     end
   end
 end
 
-print(string.format("| workload | sconce | %s | ratio |", version and "PyTorch " .. version or "PyTorch (not installed)"))
-print("|---|---|---|---|")
+print(string.format("| workload | sconce | peer (%s%s) | | ratio |", version and "PyTorch " .. version or "PyTorch not installed",
+  ort and ", ONNX Runtime" or ""))
+print("|---|---|---|---|---|")
 for _, name in ipairs(order) do
   local r = median(ratios[name])
   local ratio = r and string.format("%.2f", r) or ""
-  print(string.format("| %s | %s | %s | %s |", name, shown(median(ours[name])), shown(median(peers[name])), ratio))
+  print(string.format("| %s | %s | %s | %s | %s |", name, shown(median(ours[name])), shown(median(peers[name])), of[name] or "", ratio))
 end
