@@ -250,7 +250,8 @@ static sc_status replace(sc_rewriter *w, sc_match *m, int32_t k, bool *done) {
   sc_status s = emit(w, m, &t);
   if (s == SC_ENOMEM) return s;
   if (s == SC_OK) s = sc__graph_value(w->to, t, &v);
-  if (s == SC_OK || s == SC_EINVAL) SC_TRY(sync(w));
+  sc_status room = s == SC_ENOMEM ? s : sync(w);
+  if (room != SC_OK) { sc_tensor_release(t); return room; }
   *done = s == SC_OK && may_stand_for(w, v, n->out[0], k, values);
   if (*done) {
     place(w, first, k, v);

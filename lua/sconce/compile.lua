@@ -147,6 +147,7 @@ local function record_gradients(graph, outputs, symbols, order, since)
   local grads = table.pack(pcall(core.grad, ys, wanted, { grad_outputs = dys, cut = true, allow_unused = true }))
   if not grads[1] then -- somewhere behind the results the function has used the history up itself
     graph:cut(mark)
+    if tostring(grads[2]):find("not enough memory", 1, true) then error(grads[2], 0) end
     return nil
   end
   local reached = {}
