@@ -44,6 +44,7 @@ static bool geometry(matrix *m, sc_tensor *t, role as) {
 static sc_status matrix_of(matrix *m, sc_tensor *t, role as, sc_dtype type) {
   if ((sc_dtype)t->dtype == type && geometry(m, t, as)) { sc_tensor_retain(t); return SC_OK; }
   sc_tensor *packed;
+  m->t = NULL;                                  /* what the caller lets go of when this fails */
   SC_TRY(sc_tensor_new(t->ctx, type, t->ndim, t->dim, &packed));
   geometry(m, packed, as);
   return sc__tensor_copy(packed, t);
