@@ -57,7 +57,7 @@ local CASES = {
     local w = t { 1.0, 2.0, 3.0, 4.0 }
     return sc.cond(x:sum():gt(0), function(a) return a * w, a:sum() end, function(a) return a - w, a:mean() end, x)
   end,
-  while_loop = function(x) return sc.while_loop(function(i, a) return a:abs():sum():lt(100) end, function(i, a) return i + 1, a * 1.5 end, t(0), x) end,
+  while_loop = function(x) return sc.while_loop(function(_, a) return a:abs():sum():lt(100) end, function(i, a) return i + 1, a * 1.5 end, t(0), x) end,
   scan = function(x)
     return sc.scan(function(h, r) local y = h * 0.5 + r; return y, y:tanh() end, t { 0.0, 0.0, 0.0, 0.0 }, x)
   end,
