@@ -310,3 +310,19 @@ describe("onnx cases", function()
     assert.same({}, bad)
   end)
 end)
+
+describe("models of others", function()
+  it("can be saved as graphs of ours, sizes open or not", function()
+    local run = load { inputs = X, outputs = Y, nodes = { node("Mul", { "x", "w" }, { "h" }), node("Softmax", { "h" }, { "y" }) },
+      inits = { tensor("w", 1, { 2 }, bytes(9, string.pack("<ff", 2, -3))) } }
+    local x, path = sc.randn { 4, 2 }, folder .. "/ours.onnx"
+    assert.same({}, run:save(path))
+    local ours = sc.load_graph(path)
+    assert.same({ "n", 2 }, ours.inputs[1].shape)
+    assert.equal(run { x = x }.y:tostring_bytes(), ours { x = x }.y:tostring_bytes())
+    run:save(path, { sizes = { n = 4 } })
+    assert.same({ 4, 2 }, sc.load_graph(path).inputs[1].shape)
+    local values = load { inputs = X, outputs = { value("y", 7, { 2, "m" }) }, nodes = { node("NonZero", { "x" }, { "y" }) } }
+    assert.has_error(function() values:save(path) end)
+  end)
+end)

@@ -149,6 +149,82 @@ function Run:clone()
     plans = {}, n_plans = 0, recorded = self.recorded }, Run)
 end
 
+-- ---------------------------------------------------------------- saving a model of others as one of ours
+
+--- Sizes of an input: numbers as declared or as `sizes` says, else the stand-in of its name, which goes into `names`.
+local function open_shape(input, sizes, names)
+  local shape = {}
+  for i, d in ipairs(input.shape or error(string.format("save: input %s: its shape is not declared", input.name), 0)) do
+    if type(d) == "string" then
+      if d == "?" then error(string.format("save: input %s: dimension %d has no name", input.name, i), 0) end
+      if sizes[d] then d = sizes[d] else
+        if not names[d] then
+          names[#names + 1] = d
+          names[d] = #names
+        end
+        d = core.stand_in(names[d])
+      end
+    end
+    shape[i] = d
+  end
+  return shape
+end
+
+--- What a size that stays open is in a trial.
+local function trial_feeds(self, sizes, actual, names)
+  local sc, feeds = require "sconce", {}
+  for _, input in ipairs(self.inputs) do
+    local shape, count = {}, 1
+    for i, d in ipairs(input.shape) do
+      shape[i] = type(d) == "string" and (sizes[d] or actual[names[d]]) or d
+      count = count * shape[i]
+    end
+    local x = input.dtype:find "float" and (sc.arange(0, count) % 7 - 3) / 4 or sc.zeros { count }
+    feeds[input.name] = x:to(input.dtype):reshape(shape)
+  end
+  return feeds
+end
+
+--- The nodes recorded for sizes that are not known may have taken one for a number: two trials tell.
+local function try(self, graph, sizes, names)
+  for _, first in ipairs { 2, 5 } do
+    local actual = {}
+    for i = 1, #names do actual[i] = first + i end
+    local feeds = trial_feeds(self, sizes, actual, names)
+    local ok, got = pcall(function() return graph:instantiate(actual):run(feeds) end)
+    local fine, want = pcall(directly, self, feeds)
+    for _, o in ipairs(self.outputs) do
+      local a, b = ok and got[o.name], fine and want[o.name]
+      if fine and not (a and a.dtype == b.dtype and table.concat(a.shape, ",") == table.concat(b.shape, ",")
+        and a:tostring_bytes() == b:tostring_bytes()) then
+        error("save: its sizes cannot stay open; say what they are with { sizes = { " .. names[1] .. " = 1 } }", 0)
+      end
+    end
+  end
+end
+
+--- Saves the model as a graph of ours, with its weights as they are. sizes: what named sizes are; others stay open.
+---@param path string
+---@param options? { sizes?: table<string, integer>, external?: boolean }
+function Run:save(path, options)
+  local given, sizes, names, symbols = {}, options and options.sizes or {}, {}, {}
+  for k, v in pairs(options or {}) do if k ~= "sizes" then given[k] = v end end
+  local graph = core.graph()
+  for _, input in ipairs(self.inputs) do
+    symbols[input.name] = graph:input(input.name, open_shape(input, sizes, names), input.dtype)
+  end
+  local results
+  local ok, err = pcall(graph.trace, graph, function() results = walk.run(self.model, symbols, true) end)
+  if not ok then
+    error(err == walk.NEEDS_VALUE and "save: the model's course depends on values; it cannot be recorded as one graph" or err, 2)
+  end
+  for _, output in ipairs(self.outputs) do graph:output(output.name, results[output.name]) end
+  if #names > 0 then try(self, graph, sizes, names) end
+  local list = {}
+  for i, name in ipairs(names) do list[i] = name end
+  return require("sconce.onnx.export")(graph, path, given, list)
+end
+
 function Run:__tostring()
   local function names(list)
     local t = {}
