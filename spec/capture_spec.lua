@@ -287,6 +287,33 @@ describe("compiled functions", function()
     assert.equal(1, #power:runs())
   end)
 
+  it("see what functions capture that run in a coroutine", function()
+    local k = 2.0
+    local function source() for _ = 1, 2 do coroutine.yield(k) end end
+    local f = sc.compile(function(a)
+      for factor in coroutine.wrap(source) do a = a * factor end
+      return a
+    end)
+    assert.same({ 4.0 }, f(sc.ones(1)):totable())
+    k = 3.0
+    assert.same({ 9.0 }, f(sc.ones(1)):totable())
+  end)
+
+  it("leave a debugger's hook in place", function()
+    local lines = 0
+    debug.sethook(function() lines = lines + 1 end, "l")
+    local f = sc.compile(function(a)
+      local b = a * 2.0
+      return b
+    end)
+    f(sc.ones(1))
+    local hook, mask = debug.gethook()
+    debug.sethook()
+    assert.equal("l", mask)
+    assert.equal("function", type(hook))
+    assert.is_true(lines > 3)
+  end)
+
   it("take a tensor whose values decide sizes by value", function()
     local f = sc.compile(function(a, points) return table.unpack(a:tensor_split(points)) end)
     local v = sc.arange(6.0)

@@ -250,10 +250,11 @@ static int poke(lua_State *L) {
 
 /* ---- which functions run ----
 ** While a function is traced, a hook notes every Lua function that is called: only what those capture can matter. A hook that was there
-** (of a debugger) goes on being called. Coroutines have hooks of their own; whoever makes one there gets everything looked at. */
+** (of a debugger) goes on being called. Coroutines made there inherit the hook; when one is resumed, which may be older, everything is
+** looked at. */
 static const char CALLED = 0, HOOKED = 0, READ = 0;  /* their addresses are keys of the registry */
 
-typedef struct hooked { lua_Hook before; int mask, count; bool coroutines; lua_CFunction create, wrap; } hooked;
+typedef struct hooked { lua_Hook before; int mask, count; bool coroutines; lua_CFunction resume, wrapped; } hooked;
 
 static void note_call(lua_State *L, lua_Debug *ar) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &HOOKED);
@@ -264,7 +265,7 @@ static void note_call(lua_State *L, lua_Debug *ar) {
   if ((bit & LUA_MASKCALL) && lua_checkstack(L, 4)) {
     lua_getinfo(L, "f", ar);
     lua_CFunction c = lua_tocfunction(L, -1);
-    if (c) h->coroutines = h->coroutines || c == h->create || c == h->wrap;
+    if (c) h->coroutines = h->coroutines || c == h->resume || c == h->wrapped;
     else if (lua_isfunction(L, -1)) {
       lua_rawgetp(L, LUA_REGISTRYINDEX, &CALLED);
       lua_pushvalue(L, -2);
@@ -277,16 +278,20 @@ static void note_call(lua_State *L, lua_Debug *ar) {
   if (h->before && (bit & h->mask)) h->before(L, ar);
 }
 
-static lua_CFunction maker_of_coroutines(lua_State *L, const char *name) {
+/* coroutine.resume, and what coroutine.wrap gives: its C function is the same each time. */
+static void find_resuming(lua_State *L, hooked *h) {
+  int top = lua_gettop(L);
   lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-  lua_CFunction c = NULL;
   if (lua_getfield(L, -1, LUA_COLIBNAME) == LUA_TTABLE) {
-    lua_getfield(L, -1, name);
-    c = lua_tocfunction(L, -1);
-    lua_pop(L, 1);
+    lua_getfield(L, top + 2, "resume");
+    h->resume = lua_tocfunction(L, -1);
+    if (lua_getfield(L, top + 2, "wrap") == LUA_TFUNCTION && lua_tocfunction(L, -1)) {
+      lua_pushvalue(L, -1);
+      lua_call(L, 1, 1);
+      h->wrapped = lua_tocfunction(L, -1);
+    }
   }
-  lua_pop(L, 2);
-  return c;
+  lua_settop(L, top);
 }
 
 /* Values that were looked at are in the graph as numbers, so it holds as long as nobody writes to that tensor. */
@@ -304,7 +309,8 @@ void sc__note_read(lua_State *L, int at) {
 static int unyieldable(lua_State *L) {
   lua_settop(L, 2);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &READ);
-  hooked h = {lua_gethook(L), lua_gethookmask(L), lua_gethookcount(L), false, maker_of_coroutines(L, "create"), maker_of_coroutines(L, "wrap")};
+  hooked h = {lua_gethook(L), lua_gethookmask(L), lua_gethookcount(L), false, NULL, NULL};
+  find_resuming(L, &h);
   lua_newtable(L);
   lua_pushvalue(L, -1);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &CALLED);
