@@ -291,7 +291,7 @@ describe("compiled functions", function()
     local k = 2.0
     local function source() for _ = 1, 2 do coroutine.yield(k) end end
     local f = sc.compile(function(a)
-      for factor in coroutine.wrap(source) do a = a * factor end
+      for times in coroutine.wrap(source) do a = a * times end
       return a
     end)
     assert.same({ 4.0 }, f(sc.ones(1)):totable())
