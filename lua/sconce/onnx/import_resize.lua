@@ -7,7 +7,7 @@ local core = require "sconce.core"
 local function place(mode, i, scale, n_in, n_out, length, roi)
   if mode == "half_pixel" then return (i + 0.5) / scale - 0.5 end
   if mode == "asymmetric" then return i / scale end
-  if mode == "align_corners" then return n_out == 1 and 0 or i * (n_in - 1) / (n_out - 1) end
+  if mode == "align_corners" then return length == 1 and 0 or i * (n_in - 1) / (length - 1) end
   if mode == "pytorch_half_pixel" then return length > 1 and (i + 0.5) / scale - 0.5 or 0 end
   if mode == "tf_half_pixel_for_nn" then return (i + 0.5) / scale end
   if mode == "half_pixel_symmetric" then
