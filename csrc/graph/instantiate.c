@@ -23,7 +23,7 @@ static bool decompose(const sc_sizes *z, int64_t v, int64_t *out, int depth);
 /* v = quotient * (stand-in k) + rest, the quotient read the same way; false: v does not contain a stand-in */
 static bool term(const sc_sizes *z, int64_t v, int depth, int *symbol, int64_t *quotient, int64_t *rest) {
   int64_t inner;
-  if (llabs(v) < STAND_IN[0] - 64 || depth > 4) return false;
+  if (v > INT64_MAX / 2 || v < -(INT64_MAX / 2) || llabs(v) < STAND_IN[0] - 64 || depth > 4) return false;
   for (int offset = 0; offset <= 1; offset++)          /* exact multiples, then those with a small constant */
     for (int k = z->n - 1; k >= 0; k--) {
       int64_t p = STAND_IN[k], q = (v + (v < 0 ? -p / 2 : p / 2)) / p, r = v - q * p;
