@@ -442,14 +442,13 @@ local function keep(self, signature, entry)
       way = old.way
     end
   end
-  if not way then
-    self.ways = self.ways + 1
-    way = self.ways
-  end
+  way = way or self.ways + 1
   entry.way, entry.signature, entry.dispatcher = way, signature, self[1]
-  self.traces[signature] = self.traces[signature] or {}
-  table.insert(self.traces[signature], entry)
   core.add_way(self[1], signature, entry.guard, entry.plan, entry, entry.by_value, entry.order, entry.plain, way)
+  self.ways = math.max(self.ways, way) -- counted, and listed, once it is there: memory may be refused anywhere
+  local list = self.traces[signature] or {}
+  table.insert(list, entry)
+  self.traces[signature] = list
   return entry
 end
 
