@@ -74,10 +74,16 @@ typedef struct sc_allocator {
   void *user;
 } sc_allocator;
 
+/* The host's own threads: calls piece(arg, i) for every i of 0 ... n-1, in any order, on any threads, and returns when all are done. It is
+** called by the thread that uses the context. */
+typedef void (*sc_parallel_for)(void *user, int64_t n, void (*piece)(void *arg, int64_t i), void *arg);
+
 typedef struct sc_options {
   sc_allocator allocator;      /* zeros: the C library's */
   size_t memory_limit;         /* bytes of live blocks; 0: none */
   int threads;                 /* 0: the number of cores */
+  sc_parallel_for parallel_for; /* instead of threads of ours, which are not started then; `threads` says how many it works with */
+  void *parallel_user;
   bool keep_blas_threads;      /* true: leave OpenBLAS's process-wide thread setting to the host */
 } sc_options;
 

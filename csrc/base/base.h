@@ -72,6 +72,8 @@ struct sc_context {
   sc_generator rng;
   sc_file_loader loader;         /* the host's, instead of the file system */
   int threads;
+  sc_parallel_for parallel_for; /* the host's, instead of workers */
+  void *parallel_user;
   sc_workers *workers;
   sc_slice *slice;              /* the work under a clock that is going on; NULL: none */
   bool keep_blas_threads, blas_used;

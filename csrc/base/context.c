@@ -90,6 +90,8 @@ sc_status sc__context_make(const sc_options *options, sc_context **out) {
   atomic_flag_clear(&ctx->lock);
   ctx->limit = o.memory_limit;
   ctx->keep_blas_threads = o.keep_blas_threads;
+  ctx->parallel_for = o.parallel_for;
+  ctx->parallel_user = o.parallel_user;
 #ifdef SC_HOSTILE
   ctx->bypass = true;
 #endif

@@ -139,7 +139,7 @@ void sc_set_threads(sc_context *ctx, int n) {
 }
 
 int sc__thread_count(sc_context *ctx) {
-  if (ctx->threads <= 1) return 1;
+  if (ctx->threads <= 1 || ctx->parallel_for) return ctx->threads;
   sc_workers *w = pool(ctx);
   return w ? w->n + 1 : 1;
 }
@@ -170,7 +170,26 @@ static void spread(sc_workers *w, int64_t begin, int64_t end, int64_t piece, sc_
 
 static int64_t rounded(int64_t n, int64_t grain) { return (n + grain - 1) / grain * grain; }
 
+/* The same on the host's threads. */
+typedef struct hosted { sc_range_fn fn; void *arg; int64_t begin, end, piece; } hosted;
+
+static void hosted_piece(void *arg, int64_t i) {
+  const hosted *h = arg;
+  int64_t b = h->begin + i * h->piece;
+  bool was = sc__in_worker();
+  set_in_worker(true);
+  h->fn(h->arg, b, h->end - b < h->piece ? h->end : b + h->piece);
+  set_in_worker(was);
+}
+
+static void spread_hosted(sc_context *ctx, int64_t begin, int64_t end, int64_t grain, sc_range_fn fn, void *arg) {
+  int64_t pieces = (int64_t)ctx->threads * 4, piece = rounded((end - begin + pieces - 1) / pieces, grain);
+  hosted h = {fn, arg, begin, end, piece};
+  ctx->parallel_for(ctx->parallel_user, (end - begin + piece - 1) / piece, hosted_piece, &h);
+}
+
 static void run_range(sc_context *ctx, int64_t begin, int64_t end, int64_t grain, bool alone, sc_range_fn fn, void *arg) {
+  if (ctx->parallel_for && !alone && end - begin > grain) { spread_hosted(ctx, begin, end, grain, fn, arg); return; }
   sc_workers *w = alone || end - begin <= grain ? NULL : pool(ctx);
   if (!w) { fn(arg, begin, end); return; }
   int64_t pieces = (w->n + 1) * 4;

@@ -209,6 +209,45 @@ static int thread_counts(void) {
   return 0;
 }
 
+/* The host's own threads instead of ours; this one has a thread for each piece. */
+typedef struct piece_of { void (*piece)(void *arg, int64_t i); void *arg; int64_t i; } piece_of;
+static int64_t pieces_seen;
+
+static void *piece_thread(void *arg) { piece_of *p = arg; p->piece(p->arg, p->i); return NULL; }
+
+static void host_for(void *user, int64_t n, void (*piece)(void *arg, int64_t i), void *arg) {
+  pthread_t thread[64];
+  piece_of list[64];
+  *(int64_t *)user += n;
+  for (int64_t at = 0; at < n; at += 64) {
+    int64_t some = n - at < 64 ? n - at : 64;
+    for (int64_t i = 0; i < some; i++) {
+      list[i] = (piece_of){piece, arg, at + i};
+      if (pthread_create(&thread[i], NULL, piece_thread, &list[i]) != 0) { piece_thread(&list[i]); thread[i] = pthread_self(); }
+    }
+    for (int64_t i = 0; i < some; i++) if (!pthread_equal(thread[i], pthread_self())) pthread_join(thread[i], NULL);
+  }
+}
+
+static int hosted(void) {
+  sc_options options = {.threads = 1};
+  sc_context *ctx;
+  double want, got;
+  CHECK(sc_context_new(&options, &ctx) == SC_OK && sums(ctx, &want) == 0);
+  sc_context_free(ctx);
+  options = (sc_options){.threads = 3, .parallel_for = host_for, .parallel_user = &pieces_seen};
+  CHECK(sc_context_new(&options, &ctx) == SC_OK && sums(ctx, &got) == 0);
+  CHECK(got == want && pieces_seen > 3);
+  sc_tensor *a, *c;                                        /* a product, whose warm-up needs all threads at once */
+  CHECK(sc_tensor_new(ctx, SC_FLOAT32, 2, (int64_t[]){500, 500}, &a) == SC_OK);
+  for (int i = 0; i < 250000; i++) ((float *)sc_tensor_data(a))[i] = 1;
+  CHECK(sc_op_call(ctx, "matmul", (sc_tensor *[]){a, a}, 2, NULL, 0, &c, 1) == SC_OK);
+  for (int i = 0; i < 250000; i++) CHECK(((float *)sc_tensor_data(c))[i] == 500);
+  sc_tensor_release(a); sc_tensor_release(c);
+  sc_context_free(ctx);
+  return 0;
+}
+
 #if !defined(__SANITIZE_THREAD__)
 static int forked(void) {
   sc_options options = {.threads = 3};
@@ -282,4 +321,4 @@ static int no_threads(void) { return 0; }
 static int idle(void) { return 0; }
 #endif
 
-int main(void) { return thread_counts() || no_threads() || forked() || idle() || two_threads() || in_turn() || lua_out_of_memory(); }
+int main(void) { return thread_counts() || hosted() || no_threads() || forked() || idle() || two_threads() || in_turn() || lua_out_of_memory(); }
