@@ -163,7 +163,7 @@ static bool all_pointwise(const sc_formula *f) {
   for (int i = 0; i < f->n; i++) {
     const ast *a = &f->node[i];
     if (a->kind == A_CALL) {
-      if (!a->op->def->pw || a->op->n_attr > SC_PROGRAM_PARAMS || a->op->inplace) return false;
+      if (!a->op->def->pw || a->n < a->op->def->pw->arity || a->op->n_attr > SC_PROGRAM_PARAMS || a->op->inplace) return false;
       for (int k = 0; k < a->op->n_in; k++) if (a->op->in_param[k] != k) return false;    /* tensors come first */
       for (int k = a->op->n_in; k < a->n; k++) if (f->node[a->arg[k]].kind == A_CALL) return false;
       calls++;
