@@ -35,8 +35,10 @@ void *__tsan_create_fiber(unsigned flags);
 void __tsan_destroy_fiber(void *fiber);
 void __tsan_switch_to_fiber(void *fiber, unsigned flags);
 #define TELL(fiber) __tsan_switch_to_fiber(fiber, 0)
+#define UNSEEN __attribute__((no_sanitize_thread))     /* ends on the other stack than it began on */
 #else
 #define TELL(fiber) ((void)0)
+#define UNSEEN
 #endif
 
 enum { STACK = 1 << 20 };
@@ -84,7 +86,7 @@ void sc__slice_free(sc_context *ctx, sc_slice *s) {
 }
 
 /* Pointers travel as two numbers: that is what makecontext promises to hand over. */
-static void entry(unsigned high, unsigned low) {
+static UNSEEN void entry(unsigned high, unsigned low) {
   sc_slice *s = (sc_slice *)((uintptr_t)high << 16 << 16 | low);
   s->fn(s->arg);
   s->going = false;
