@@ -8,6 +8,14 @@ local y = sc.tensor { { 1.0, -2.0, 0.5 }, { 4.0, 0.25, -1.0 } }
 local ints = sc.tensor { { 1, -2, 3 }, { 0, 5, -7 } }
 local flags = sc.tensor { true, false, true }
 
+local F = sc.nn.functional
+local inf = math.huge
+local square = sc.tensor { { 0.5, -1.0, 2.0 }, { 1.5, 0.25, -0.75 }, { 0.125, 3.0, 1.0 } }
+local row = sc.tensor { 0.5, -1.0, 2.0 }
+local low = sc.tensor { { true, false, false }, { true, true, false }, { true, true, true } }
+local weights = sc.tensor { { { { 1.0, -1.0 }, { 0.5, 2.0 } } }, { { { 0.25, 0.0 }, { 3.0, -0.5 } } } }
+local image = sc.arange(9):reshape(1, 1, 3, 3):float() / 4
+
 --- { what, function, its arguments, the recording, the rewritten graph }
 local ROWS = {
   { "times one", function(a) return (a * 1):exp() end, { x }, "exp(mul(x, 1))", "exp(x)" },
@@ -70,17 +78,19 @@ local ROWS = {
     nil, "add_(zeros(requires_grad=false, size=[2 3]), x); exp(zeros(requires_grad=false, size=[2 3]))" },
   { "zeros that are handed out stay", function(a) return sc.zeros(2), a:exp() end, { x },
     nil, "zeros(requires_grad=false, size=[2]); exp(x)" },
+  { "an activation after a linear layer", function(a, w, b) return F.leaky_relu(F.linear(a, w, b), 0.25) end, { x, square, row },
+    "leaky_relu(linear(x, y, z), negative_slope=0.25)", "linear_act(x, y, z, act=leaky_relu, numbers=[0.25])" },
+  { "an activation after a convolution", function(a) return F.conv2d(a, weights):relu() end, { image }, nil,
+    "convolution_act(x, c1, nil, act=relu, dilation=[1 1], groups=1, numbers=[], padding=[0 0 0 0], stride=[1 1])" },
+  { "an activation of integers stays", function(a) return F.linear(a, ints):relu() end, { ints }, "relu(linear(x, c1, nil))", "relu(linear(x, c1, nil))" },
+  { "an activation stays where its operand is used elsewhere", function(a, w) local h = F.linear(a, w) return h:relu(), h end, { x, square },
+    "relu(linear(x, y, nil)); linear(x, y, nil)", "relu(linear(x, y, nil)); linear(x, y, nil)" },
+  { "an activation stays with the pointwise ops that follow it", function(a, w) return F.linear(a, w):relu():neg() end, { x, square },
+    "neg(relu(linear(x, y, nil)))", "neg(relu(linear(x, y, nil)))" },
   { "random numbers stay", function(a) return a + sc.rand(3) end, { x }, nil, "add(x, rand(requires_grad=false, size=[3]))" },
 }
 
-local F = sc.nn.functional
-local inf = math.huge
-local square = sc.tensor { { 0.5, -1.0, 2.0 }, { 1.5, 0.25, -0.75 }, { 0.125, 3.0, 1.0 } }
-local row = sc.tensor { 0.5, -1.0, 2.0 }
-local low = sc.tensor { { true, false, false }, { true, true, false }, { true, true, true } }
 local q, k, v = square:reshape(1, 3, 3), x:sum(1):reshape(1, 1, 3) * square:reshape(1, 3, 3), square:t():reshape(1, 3, 3) - 1
-local weights = sc.tensor { { { { 1.0, -1.0 }, { 0.5, 2.0 } } }, { { { 0.25, 0.0 }, { 3.0, -0.5 } } } }
-local image = sc.arange(9):reshape(1, 1, 3, 3):float() / 4
 local labels = sc.tensor { 3, 1 }
 
 local function softmax_of(a, dim) local e = (a - a:amax(dim, true)):exp() return e / e:sum(dim, true) end

@@ -225,6 +225,13 @@ void sc__rw_set(sc_match *m, const char *name, sc_attr a) {
   if (at) *at = a;
 }
 
+void sc__rw_set_numbers(sc_match *m, const char *name, const double *v, int n) {
+  sc_attr *at = sc__rw_attr(m, name);
+  if (!at) return;
+  memcpy(m->list[at - m->attr], v, (size_t)n * sizeof *v);
+  *at = (sc_attr){.kind = SC_ATTR_FLOATS, .n = n, .v = m->list[at - m->attr]};
+}
+
 void sc__rw_set_list(sc_match *m, const char *name, const int64_t *v, int n) {
   sc_attr *at = sc__rw_attr(m, name);
   if (!at) return;

@@ -87,6 +87,7 @@ bool sc__rw_is_number(const sc_rewriter *w, int32_t v, double *out);
 /* The attribute of that name; NULL: there is none. */
 sc_attr *sc__rw_attr(sc_match *m, const char *name);
 void sc__rw_set(sc_match *m, const char *name, sc_attr a);
+void sc__rw_set_numbers(sc_match *m, const char *name, const double *v, int n);
 void sc__rw_set_list(sc_match *m, const char *name, const int64_t *v, int n);
 
 /* ---- rewrite.c ---- */

@@ -143,6 +143,32 @@ static bool scales_less(sc_match *m, int ndim) {
 static bool conv_scales_less(sc_match *m) { return scales_less(m, sc__rw_value(m, "x")->ndim); }
 static bool linear_scales_less(sc_match *m) { return sc__rw_value(m, "x")->ndim == 2 && scales_less(m, 2); }
 
+/* All that read the result are pointwise: they run as one program with it, which is as cheap. */
+static bool joins_program(const sc_match *m) {
+  const sc_graph *g = m->w->from;
+  int32_t y = m->root->out[0];
+  int readers = 0;
+  for (size_t i = 0; i < g->n_outputs; i++) if (g->output[i].value == y) return false;
+  for (size_t k = (size_t)g->value[y].node + 1; k < g->n_nodes; k++)
+    for (int i = 0; i < g->node[k].n_in; i++) {
+      if (g->node[k].in[i] != y) continue;
+      if (!g->node[k].op->def->pw || g->node[k].inplace) return false;
+      readers++;
+    }
+  return readers > 0;
+}
+
+/* The activation is done on the way: floats that kernels compute in, `numbers` from its attributes. */
+static bool on_the_way(sc_match *m) {
+  static const char *const NAMES[] = {"first", "second"};
+  double numbers[2];
+  int n = 0;
+  if (!plain_float(sc__rw_value(m, "x")) || joins_program(m)) return false;
+  for (; n < 2 && sc__rw_attr(m, NAMES[n]); n++) numbers[n] = sc__number(sc__rw_attr(m, NAMES[n]));
+  sc__rw_set_numbers(m, "numbers", numbers, n);
+  return true;
+}
+
 #define ALGEBRA(from, to, ...) {.pattern = from, .replacement = to, .pass = SC_PASS_ALGEBRA, __VA_ARGS__}
 #define OWNING(group, from, to, ...) {.pattern = from, .replacement = to, .pass = group, .flags = SC_RW_ROUNDS | SC_RW_OWNS, __VA_ARGS__}
 #define IDIOM(...) OWNING(SC_PASS_IDIOMS, __VA_ARGS__)
@@ -242,5 +268,17 @@ const sc_rewrite sc__rewrites[] = {
   /* ---- products: the bias is added first, not last: within k eps of the sum of the products' sizes ---- */
   OWNING(SC_PASS_EPILOGUES, "add(matmul(x, w), b)", "nn.functional.linear(x, transpose(w, 0, 1), b)", .guard = matrix_and_row),
   OWNING(SC_PASS_EPILOGUES, "add(nn.functional.linear(x, w, nil), b)", "nn.functional.linear(x, w, b)", .guard = weight_and_row),
+
+  /* ---- activations ---- */
+#define ACT(name, attributes) \
+  {.pattern = #name "(nn.functional.linear(x, w, b?)" attributes ")", .replacement = "linear_act(x, w, b, \"" #name "\", numbers)", \
+   .pass = SC_PASS_EPILOGUES, .flags = SC_RW_OWNS, .guard = on_the_way}, \
+  {.pattern = #name "(convolution(x, w, b?, stride, padding, dilation, groups)" attributes ")", \
+   .replacement = "convolution_act(x, w, b, stride, padding, dilation, groups, \"" #name "\", numbers)", \
+   .pass = SC_PASS_EPILOGUES, .flags = SC_RW_OWNS, .guard = on_the_way}
+  ACT(relu, ""), ACT(relu6, ""), ACT(gelu, ""), ACT(gelu_tanh, ""), ACT(sigmoid, ""), ACT(tanh, ""), ACT(silu, ""), ACT(mish, ""), ACT(selu, ""),
+  ACT(hardsigmoid, ""), ACT(hardswish, ""), ACT(logsigmoid, ""), ACT(softsign, ""), ACT(exp, ""), ACT(square, ""), ACT(abs, ""),
+  ACT(leaky_relu, ", first"), ACT(elu, ", first"), ACT(hardtanh, ", first, second"), ACT(softplus, ", first, second"),
+#undef ACT
 };
 const int sc__rewrites_count = SC_COUNT(sc__rewrites);

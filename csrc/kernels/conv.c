@@ -120,9 +120,14 @@ static sc_status forward_unit(const job *j, int64_t unit, char *cols) {
   char *y = j->out + ((n * p->G + g) * p->O * L + first) * z, *spare = cols + K * j->t.step_rows * j->t.step_cols * z;
   if (j->bias)
     for (int64_t o = 0; o < p->O; o++) fill(p, 1, width, j->bias + (g * p->O + o) * z, y + o * L * z);
-  if (j->direct) return product(j->ctx, p->type, false, false, p->O, width, K, w, K, x + first * z, L, j->bias, y, L, spare);
-  sc__im2col(p, x, at[0], at[1], at[2], at[3], cols);
-  return product(j->ctx, p->type, false, false, p->O, width, K, w, K, cols, width, j->bias, y, L, spare);
+  if (j->direct) {
+    SC_TRY(product(j->ctx, p->type, false, false, p->O, width, K, w, K, x + first * z, L, j->bias, y, L, spare));
+  } else {
+    sc__im2col(p, x, at[0], at[1], at[2], at[3], cols);
+    SC_TRY(product(j->ctx, p->type, false, false, p->O, width, K, w, K, cols, width, j->bias, y, L, spare));
+  }
+  for (int64_t o = 0; o < p->O && p->then; o++) sc__epilogue(p->then, width, y + o * L * z);
+  return SC_OK;
 }
 
 /* unit: (image, group) */

@@ -11,6 +11,7 @@ typedef struct sc_conv {
   sc_ctype type;                       /* SC_C_F32, SC_C_F64, SC_C_I64 */
   int64_t N, G, C, O;                  /* batch, groups, channels of a group: in, out */
   int64_t in[3], out[3], k[3], stride[3], dilation[3], pad[3];
+  const sc_epilogue *then;             /* of the forward map; NULL: nothing */
 } sc_conv;
 
 /* y = w * x + bias (bias NULL: none). */

@@ -321,7 +321,7 @@ static void blas_grid(sc_context *ctx, const job *j, double cost) {
 
 #undef AT
 
-void sc__gemm_run(sc_context *ctx, const sc_gemm *g) {
+static void run(sc_context *ctx, const sc_gemm *g) {
   job j = {.g = g, .size = sc_dtype_size(g->type), .integers = integer_kernel(ctx->isa)};
   shape s = shape_of(g);
   if (s == BLAS) {
@@ -345,9 +345,43 @@ void sc__gemm_run(sc_context *ctx, const sc_gemm *g) {
   else split(ctx, g->m, 1, cost, outer_rows, &j);
 }
 
+/* ---- with an epilogue ---- */
+
+enum { EPILOGUE_BYTES = 128 * 1024 };          /* of c that are still in the L2 cache when they are looked at again */
+
+static void finish_rows(void *arg, int64_t begin, int64_t end) {
+  const sc_gemm *g = ((const job *)arg)->g;
+  char *c = (char *)g->c + begin * g->ldc * (int64_t)((const job *)arg)->size;
+  if (g->ldc == g->n) { sc__epilogue(g->then, (end - begin) * g->n, c); return; }
+  for (int64_t i = begin; i < end; i++, c += g->ldc * (int64_t)((const job *)arg)->size) sc__epilogue(g->then, g->n, c);
+}
+
+/* Our own tiles give the same bits however the rows are cut, so a piece of them is finished while it is in the cache. */
+static void finished_rows(void *arg, int64_t begin, int64_t end) {
+  const job *j = arg;
+  int64_t step = EPILOGUE_BYTES / (j->g->n * (int64_t)j->size) / 28 * 28;
+  if (step < 56) step = 56;
+  for (int64_t i = begin; i < end; i += step) {
+    int64_t to = i + step < end ? i + step : end;
+    own_rows(arg, i, to);
+    finish_rows(arg, i, to);
+  }
+}
+
+void sc__gemm_run(sc_context *ctx, const sc_gemm *g) {
+  if (!g->then || g->m == 0 || g->n == 0) { run(ctx, g); return; }
+  job j = {.g = g, .size = sc_dtype_size(g->type)};
+  if (!ctx->slice && shape_of(g) == BLAS && g->m > g->n && g->m * g->n * (int64_t)j.size > EPILOGUE_BYTES && (j.own = own(ctx->isa, g)) != NULL) {
+    split(ctx, g->m, 28, sc__gemm_cost(g), finished_rows, &j);
+    return;
+  }
+  run(ctx, g);
+  sc__parallel(ctx, g->m, 1, (double)g->n * g->then->cost, finish_rows, &j);
+}
+
 sc_status sc__gemm_f32(sc_context *ctx, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
                        const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
-  sc_gemm g = {SC_FLOAT32, ta, tb, m, n, k, alpha, beta, a, lda, b, ldb, c, ldc};
+  sc_gemm g = {SC_FLOAT32, ta, tb, m, n, k, alpha, beta, a, lda, b, ldb, c, ldc, NULL};
   SC_TRY(sc__gemm_ready(ctx, &g));
   sc__gemm_run(ctx, &g);
   return SC_OK;
@@ -355,7 +389,7 @@ sc_status sc__gemm_f32(sc_context *ctx, bool ta, bool tb, int64_t m, int64_t n, 
 
 sc_status sc__gemm_f64(sc_context *ctx, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
                        const double *b, int64_t ldb, double beta, double *c, int64_t ldc) {
-  sc_gemm g = {SC_FLOAT64, ta, tb, m, n, k, alpha, beta, a, lda, b, ldb, c, ldc};
+  sc_gemm g = {SC_FLOAT64, ta, tb, m, n, k, alpha, beta, a, lda, b, ldb, c, ldc, NULL};
   SC_TRY(sc__gemm_ready(ctx, &g));
   sc__gemm_run(ctx, &g);
   return SC_OK;
@@ -363,7 +397,7 @@ sc_status sc__gemm_f64(sc_context *ctx, bool ta, bool tb, int64_t m, int64_t n, 
 
 void sc__gemm_i64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const int64_t *a, int64_t lda, const int64_t *b, int64_t ldb,
                   int64_t *c, int64_t ldc) {
-  sc_gemm g = {SC_INT64, ta, tb, m, n, k, 1, 0, a, lda, b, ldb, c, ldc};
+  sc_gemm g = {SC_INT64, ta, tb, m, n, k, 1, 0, a, lda, b, ldb, c, ldc, NULL};
   if (m == 0 || n == 0) return;
   if (k == 0) zero_rows(&g);
   else integer_kernel(sc__cpu_isa())(&g, 0, m);

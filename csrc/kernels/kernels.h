@@ -54,6 +54,10 @@ sc_pw_fn sc__pw_packed_kernel(sc_isa isa, int id, sc_dtype dtype);
 
 #include "program.h"
 
+/* What happens to each result of a product or convolution before it is left: y = fn(y), for packed stretches of them. */
+typedef struct sc_epilogue { sc_pw_fn fn; sc_scalar p[SC_PROGRAM_PARAMS]; double cost; } sc_epilogue;   /* cost: nanoseconds an element */
+static inline void sc__epilogue(const sc_epilogue *e, int64_t n, void *y) { e->fn(n, y, y, 1, NULL, 0, NULL, 0, e->p); }
+
 /* ---- matrix products ---- */
 /* c[m, n] = alpha * a[m, k] b[k, n] + beta * c, row-major with leading dimensions; ta: a is stored [k, m], tb: b is stored [n, k]. beta 0:
 ** c is not read. type: float32, float64, or int64, which wraps and knows alpha 1 and beta 0 only. */
@@ -68,6 +72,7 @@ typedef struct sc_gemm {
   int64_t ldb;
   void *c;
   int64_t ldc;
+  const sc_epilogue *then;               /* NULL: nothing */
 } sc_gemm;
 /* Checks sizes and makes BLAS fit for this product (may fail); then sc__gemm_run cannot fail. Call it before the pieces of a parallel
 ** loop that run products. sc__gemm_run splits over the context's threads unless it is inside such a piece. */

@@ -38,6 +38,7 @@ typedef struct direct {
   const int64_t *offset;                 /* [C * taps] */
   const float *packed, *x, *bias;        /* packed [G, blocks, C * taps, mr] */
   float *y, *padded;
+  const sc_epilogue *then;
   int64_t blocks, slots, units;
   size_t slot_floats;
   int64_t image_now;                     /* when the tiles of one image are split */
@@ -100,11 +101,39 @@ static void tile_column(const direct *d, int64_t n, int64_t g, int64_t at, const
   }
 }
 
+enum { EPILOGUE_FLOATS = 24 * 1024 };                   /* results that are still in the L2 cache when they are looked at again */
+
+/* Output rows of a channel that are complete when positions up to `at` are. */
+static int64_t rows_done(const direct *d, int64_t at) {
+  int64_t q = at / d->pitch[2], a = q / d->pitch[1], b = q % d->pitch[1];
+  if (at >= d->span || a >= d->out[0]) return d->out[0] * d->out[1];
+  return a * d->out[1] + (b < d->out[1] ? b : d->out[1]);
+}
+
+static void finish_rows(const direct *d, int64_t n, int64_t g, int64_t from, int64_t to) {
+  float *y = d->y + (n * d->G + g) * d->O * d->y_plane;
+  int64_t width = d->out[2];
+  if (from == 0 && to * width == d->y_plane) { sc__epilogue(d->then, d->O * d->y_plane, y); return; }
+  for (int64_t o = 0; o < d->O; o++) sc__epilogue(d->then, (to - from) * width, y + o * d->y_plane + from * width);
+}
+
+static void tile_columns(const direct *d, int64_t n, int64_t g, const float *room) {
+  int64_t done = 0, step = EPILOGUE_FLOATS / (d->O * d->out[2]) + 1;
+  for (int64_t at = 0; at < d->span; at += d->k->nr) {
+    tile_column(d, n, g, at, room);
+    if (!d->then) continue;
+    int64_t rows = rows_done(d, at + d->k->nr);
+    if (rows - done < step && at + d->k->nr < d->span) continue;
+    finish_rows(d, n, g, done, rows);
+    done = rows;
+  }
+}
+
 /* One image and group. A single output channel (depth-wise) goes row by row. */
 static void whole_image(const direct *d, int64_t n, int64_t g, float *room) {
   pad_image(d, d->x + (n * d->G + g) * d->C * d->image, room);
   if (d->O > 1) {
-    for (int64_t at = 0; at < d->span; at += d->k->nr) tile_column(d, n, g, at, room);
+    tile_columns(d, n, g, room);
     return;
   }
   float *line = room + d->C * d->plane + 2 * SLACK;
@@ -113,6 +142,7 @@ static void whole_image(const direct *d, int64_t n, int64_t g, float *room) {
       float *y = d->y + (n * d->G + g) * d->y_plane + (a * d->out[1] + b) * d->out[2], add = d->bias ? d->bias[g] : 0;
       d->k->row(d->C * d->taps, d->packed + g * d->C * d->taps, room + (a * d->pitch[1] + b) * d->pitch[2], d->offset, d->out[2], line);
       for (int64_t i = 0; i < d->out[2]; i++) y[i] = line[i] + add;
+      if (d->then) sc__epilogue(d->then, d->out[2], y);
     }
 }
 
@@ -125,6 +155,11 @@ static void image_slots(void *arg, int64_t begin, int64_t end) {
 static void tile_pieces(void *arg, int64_t begin, int64_t end) {
   const direct *d = arg;
   for (int64_t t = begin; t < end; t++) tile_column(d, d->image_now / d->G, d->image_now % d->G, t * d->k->nr, d->padded);
+}
+
+static void finish_pieces(void *arg, int64_t begin, int64_t end) {
+  const direct *d = arg;
+  for (int64_t o = begin; o < end; o++) sc__epilogue(d->then, d->y_plane, d->y + (d->image_now * d->O + o) * d->y_plane);
 }
 
 static sc_status run(direct *d) {
@@ -146,6 +181,7 @@ static sc_status run(direct *d) {
       pad_image(d, d->x + d->image_now * d->C * d->image, d->padded);
       int64_t tiles = (d->span + d->k->nr - 1) / d->k->nr;
       sc__parallel(d->ctx, tiles, 1, flops / (double)tiles * 0.015, tile_pieces, d);
+      if (d->then) sc__parallel(d->ctx, d->O, 1, (double)d->y_plane * d->then->cost, finish_pieces, d);
     }
   }
   sc__release(d->ctx, d->padded, bytes);
@@ -183,7 +219,7 @@ static sc_status prepare(direct *d, const sc_conv *p, const int64_t *in, const i
 }
 
 sc_status sc__direct_forward(sc_context *ctx, const sc_conv *p, const float *x, const float *w, const float *bias, float *y) {
-  direct d = {.ctx = ctx, .k = sc__tile(ctx->isa), .N = p->N, .G = p->G, .C = p->C, .O = p->O, .x = x, .bias = bias, .y = y};
+  direct d = {.ctx = ctx, .k = sc__tile(ctx->isa), .N = p->N, .G = p->G, .C = p->C, .O = p->O, .x = x, .bias = bias, .y = y, .then = p->then};
   void *block;
   size_t bytes;
   SC_TRY(prepare(&d, p, p->in, p->out, p->pad, &block, &bytes));

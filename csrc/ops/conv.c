@@ -51,7 +51,7 @@ static int64_t out_size(int64_t in, int64_t k, int64_t stride, int64_t before, i
   return (room - reach - 1) / stride + 1;
 }
 
-static sc_status conv_infer(sc_call *c) {
+sc_status sc__convolution_infer(sc_call *c) {
   geometry g = geometry_of(c, 0);
   const sc_tensor *x = c->in[0], *w = c->in[1];
   char a[200], b[200];
@@ -75,15 +75,18 @@ static sc_status conv_infer(sc_call *c) {
   return SC_OK;
 }
 
-static sc_status conv_run(sc_call *c) {
+sc_status sc__convolution_run(sc_call *c, const sc_epilogue *then) {
   geometry g = geometry_of(c, 0);
   sc_conv p;
   sc_work w;
   fill_conv(&p, &g, (sc_dtype)c->in[0]->dtype, c->in[0]->dim, c->in[1]->dim, c->out[0]->dim);
+  p.then = then;
   sc_status s = sc__work_begin(&w, c, sc__work_dtype((sc_dtype)c->in[0]->dtype), 0);
   if (s == SC_OK && c->out[0]->numel) s = sc__conv_forward(c->ctx, &p, w.in[0]->data, w.in[1]->data, sc__data(w.in[2]), w.out[0]->data);
   return sc__work_end(&w, s);
 }
+
+static sc_status conv_run(sc_call *c) { return sc__convolution_run(c, NULL); }
 
 static sc_status input_infer(sc_call *c) {
   geometry g = geometry_of(c, 1);
@@ -324,7 +327,7 @@ static sc_status transposed3d(sc_call *c) { return transposed_nd(c, 3); }
 
 const sc_op sc__ops_conv[] = {
   {"convolution(x, weight, bias: tensor?, stride: int[], padding: int[], dilation: int[], groups: int = 1)",
-   "Convolution with all sizes given; padding before each dim, then after.", SC_OP_INTERNAL, .infer = conv_infer, .run = conv_run,
+   "Convolution with all sizes given; padding before each dim, then after.", SC_OP_INTERNAL, .infer = sc__convolution_infer, .run = conv_run,
    .grad = {"convolution_input(dy, weight, nil, shape(x), stride, padding, dilation, groups)",
             "convolution_weight(dy, x, shape(weight), stride, padding, dilation, groups)", "channel_sum(dy)"}},
   {"convolution_input(g, weight, bias: tensor?, size: int[], stride: int[], padding: int[], dilation: int[], groups: int = 1)",

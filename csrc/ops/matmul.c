@@ -119,7 +119,7 @@ static void batch_piece(void *arg, int64_t begin, int64_t end) {
 
 static sc_gemm gemm_of(sc_dtype type, const matrix *a, const matrix *b, double alpha, double beta, void *c) {
   return (sc_gemm){type, a->transposed, b->transposed, a->rows, b->cols, a->cols, alpha, beta, a->t->data, a->ld, b->t->data, b->ld, c,
-                   b->cols > 1 ? b->cols : 1};
+                   b->cols > 1 ? b->cols : 1, NULL};
 }
 
 /* c, packed [batch, m, n], = alpha * a b + beta * c. */
@@ -435,7 +435,7 @@ static sc_status addbmm_run(sc_call *c) { return add_product(c, MATRIX, MATRIX, 
 
 /* ---- linear(x, weight, bias): x [..., k], weight [n, k] (or [k]: no last dim in the result), y [..., n] ---- */
 
-static sc_status linear_infer(sc_call *c) {
+sc_status sc__linear_infer(sc_call *c) {
   const sc_tensor *x = c->in[0], *w = c->in[1], *bias = c->in[2];
   sc_meta *m = &c->meta[0];
   char s[200], t[200];
@@ -472,7 +472,7 @@ static bool few_rows_of_halves(const matrix *a, const sc_tensor *w) {
          !a->transposed && w->numel > 0;
 }
 
-static sc_status linear_run(sc_call *c) {
+sc_status sc__linear_run(sc_call *c, const sc_epilogue *then) {
   sc_tensor *x = c->in[0], *w = c->in[1], *bias = c->in[2];
   sc_dtype type = compute_type((sc_dtype)x->dtype);
   bool integer = type == SC_INT64;
@@ -488,7 +488,7 @@ static sc_status linear_run(sc_call *c) {
   if (s == SC_OK && !halves) s = matrix_of(&b, w, w->ndim == 2 ? MATRIX : ROW, type);
   if (s == SC_OK && !halves) {
     sc_gemm g = {type, a.transposed, !b.transposed, a.rows, b.rows, a.cols, 1, bias && !integer ? 1 : 0, a.t->data, a.ld, b.t->data, b.ld, t.data,
-                 b.rows > 1 ? b.rows : 1};
+                 b.rows > 1 ? b.rows : 1, then};
     s = sc__gemm_ready(c->ctx, &g);
     if (s == SC_OK) sc__gemm_run(c->ctx, &g);
   }
@@ -502,6 +502,8 @@ static sc_status linear_run(sc_call *c) {
   }
   return s;
 }
+
+static sc_status linear_run(sc_call *c) { return sc__linear_run(c, NULL); }
 
 /* linear_dx(dy, weight) */
 static sc_status linear_dx(sc_call *c) {
@@ -535,7 +537,7 @@ static sc_status dweight_run(sc_call *c) {
   if (s == SC_OK) s = folded(&b, c->in[1], true, type);
   if (s == SC_OK) {
     sc_gemm g = {type, !a.transposed, b.transposed, a.cols, b.cols, a.rows, 1, 0, a.t->data, a.ld, b.t->data, b.ld, t.data,
-                 b.cols > 1 ? b.cols : 1};
+                 b.cols > 1 ? b.cols : 1, NULL};
     s = sc__gemm_ready(c->ctx, &g);
     if (s == SC_OK) sc__gemm_run(c->ctx, &g);
   }
@@ -612,7 +614,7 @@ const sc_op sc__ops_matmul[] = {
    .grad = {"dy * beta", "mv(dy, vec2) * alpha", "mv(transpose(dy, 0, 1), vec1) * alpha"}},
   {"nn.functional.linear(x, weight, bias: tensor?)",
    "x weightᵀ + bias.\nShapes: x [..., in], weight [out, in], bias [out], result [..., out]; a weight [in] gives [...].\n"
-   "Errors: sizes or dtypes differ.\nExample: sc.nn.functional.linear(sc.ones(8, 3), sc.ones(4, 3), sc.zeros(4))", SC_OP_FUNCTION, .infer = linear_infer,
+   "Errors: sizes or dtypes differ.\nExample: sc.nn.functional.linear(sc.ones(8, 3), sc.ones(4, 3), sc.zeros(4))", SC_OP_FUNCTION, .infer = sc__linear_infer,
    .run = linear_run, .grad = {"linear_dx(dy, weight)", "linear_dweight(dy, x, shape(weight))", "dy"}},
   {"linear_dx(dy, weight)", "linear's gradient for x.", SC_OP_INTERNAL, .compose = linear_dx},
   {"linear_dweight(g, x, size: shape)", "linear's gradient for its weight.", SC_OP_INTERNAL | SC_OP_OUTER, .infer = dweight_infer, .run = dweight_run,

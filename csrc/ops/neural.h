@@ -109,4 +109,10 @@ static inline int64_t sc__product(const int64_t *v, int n) {
   return p;
 }
 
+/* linear and convolution with something done to each result before it is left (NULL: nothing); see epilogue.c. */
+sc_status sc__linear_infer(sc_call *c);
+sc_status sc__linear_run(sc_call *c, const sc_epilogue *then);
+sc_status sc__convolution_infer(sc_call *c);
+sc_status sc__convolution_run(sc_call *c, const sc_epilogue *then);
+
 #endif
