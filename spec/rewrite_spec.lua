@@ -169,9 +169,10 @@ local ROUNDING = {
   { "batch-norm stays where the weights are more than the results", function(a)
     return F.batch_norm(F.linear(a, square), row, row:abs(), row, row, false, 0.1, 1e-5)
   end, { x }, false },
-  { "a product and a bias", function(a, w, b) return a:matmul(w) + b end, { x, square, row }, "linear(x, transpose(y, dim0=0, dim1=1), z)" },
-  { "a product and a column stays", function(a, w, b) return a:matmul(w) + b end, { x, square, sc.tensor { { 1.0 }, { 2.0 } } }, false },
-  { "a product that is used elsewhere stays", function(a, w, b) local p = a:matmul(w) return p + b, p end, { x, square, row }, false },
+  { "a product and a bias", function(a, w, b) return a:matmul(w) + b end, { sc.cat { x, x, x }, square, row }, "linear(x, transpose(y, dim0=0, dim1=1), z)" },
+  { "a product of few rows and a bias stays", function(a, w, b) return a:matmul(w) + b end, { x, square, row }, false },
+  { "a product and a column stays", function(a, w, b) return a:matmul(w) + b end, { sc.cat { x, x }, square, sc.ones(4, 1) }, false },
+  { "a product that is used elsewhere stays", function(a, w, b) local p = a:matmul(w) return p + b, p end, { sc.cat { x, x, x }, square, row }, false },
   { "a linear layer and a bias", function(a, w, b) return F.linear(a, w) + b end, { x, square, row }, "linear(x, y, z)" },
 }
 

@@ -110,21 +110,22 @@ MASKED(heads_over)
 
 /* ---- guards of products and norms ---- */
 
-/* w is a matrix [in, out] and b, if it is there, one number for each of its columns. */
+static int64_t count(const sc_value *v) {
+  int64_t n = 1;
+  for (int i = 0; i < v->ndim; i++) n *= v->dim[i];
+  return n;
+}
+
+/* w is a matrix [in, out] and b one number for each of its columns; x has more than a few rows, whose products are as fast with w as it lies. */
 static bool matrix_and_row(sc_match *m) {
   const sc_value *x = sc__rw_value(m, "x"), *w = sc__rw_value(m, "w"), *b = sc__rw_value(m, "b");
-  return w->ndim == 2 && x->ndim > 1 && sc__is_float((sc_dtype)w->dtype) && (!b || (b->ndim == 1 && b->dim[0] == w->dim[1] && b->dtype == w->dtype));
+  return w->ndim == 2 && x->ndim > 1 && count(x) > 4 * w->dim[0] && sc__is_float((sc_dtype)w->dtype) && b->ndim == 1 && b->dim[0] == w->dim[1] &&
+         b->dtype == w->dtype;
 }
 /* The same for w [out, in]. */
 static bool weight_and_row(sc_match *m) {
   const sc_value *w = sc__rw_value(m, "w"), *b = sc__rw_value(m, "b");
   return w->ndim == 2 && sc__is_float((sc_dtype)w->dtype) && b->ndim == 1 && b->dim[0] == w->dim[0] && b->dtype == w->dtype;
-}
-
-static int64_t count(const sc_value *v) {
-  int64_t n = 1;
-  for (int i = 0; i < v->ndim; i++) n *= v->dim[i];
-  return n;
 }
 
 /* Scaling the weight w [out, …] is less work than scaling the results: `size` is how the scale is seen there. */

@@ -4,41 +4,48 @@
 
 enum { LINEAR_ACT = 0, CONV_ACT = 4 };           /* the attribute `act`; its numbers are the next one */
 
-/* act as the kernels take it. */
-static sc_status epilogue_of(sc_call *c, int slot, sc_epilogue *e) {
+static sc_ctype type_of(const sc_call *c) { return c->in[0]->dtype == SC_FLOAT32 ? SC_C_F32 : SC_C_F64; }
+
+/* Looks act up; what it is is left in the call's notes for run. */
+static sc_status find(sc_call *c, int slot) {
+  if (c->attr[slot].kind != SC_ATTR_STRING || c->attr[slot + 1].kind != SC_ATTR_FLOATS) return sc__bad_attr(c, slot, "expected the name of an op and its numbers");
   const sc_opinfo *op = sc__op_find(c->ctx, c->attr[slot].s);
   const sc_pw *pw = op ? op->def->pw : NULL;
-  const sc_attr *numbers = &c->attr[slot + 1];
+  int numbers = 0;
+  for (int i = 0; op && i < op->n_attr; i++) numbers += op->param[op->attr_param[i]].type != SC_P_STRING;
   sc_dtype d = (sc_dtype)c->in[0]->dtype;
-  if (!pw || pw->arity != 1 || (pw->rule != SC_PW_SAME && pw->rule != SC_PW_FLOAT) || (d != SC_FLOAT32 && d != SC_FLOAT64))
+  if (!pw || pw->arity != 1 || (pw->rule != SC_PW_SAME && pw->rule != SC_PW_FLOAT) || (d != SC_FLOAT32 && d != SC_FLOAT64) ||
+      !sc__pw_kernel(c->ctx->isa, pw->id, type_of(c)) || c->attr[slot + 1].n != numbers || numbers > SC_PROGRAM_PARAMS)
     return sc__bad_attr(c, slot, "%s of %s cannot be done on the way", c->attr[slot].s, sc_dtype_name(d));
-  *e = (sc_epilogue){.fn = sc__pw_kernel(c->ctx->isa, pw->id, d == SC_FLOAT32 ? SC_C_F32 : SC_C_F64), .cost = pw->cost};
-  if (!e->fn || numbers->n > SC_PROGRAM_PARAMS) return sc__bad_attr(c, slot, "%s cannot be done on the way", c->attr[slot].s);
-  for (int i = 0; i < numbers->n; i++) e->p[i] = sc__scalar_float(((const double *)numbers->v)[i]);
+  c->note[0] = pw->id;
   return SC_OK;
 }
 
+static sc_epilogue epilogue_of(const sc_call *c, int slot) {
+  const sc_pw *pw = &sc__pw[c->note[0]];
+  const sc_attr *numbers = &c->attr[slot + 1];
+  sc_epilogue e = {.fn = sc__pw_kernel(c->ctx->isa, pw->id, type_of(c)), .cost = pw->cost};
+  for (int i = 0; i < numbers->n; i++) e.p[i] = sc__scalar_float(((const double *)numbers->v)[i]);
+  return e;
+}
+
 static sc_status linear_infer(sc_call *c) {
-  sc_epilogue e;
   SC_TRY(sc__linear_infer(c));
-  return epilogue_of(c, LINEAR_ACT, &e);
+  return find(c, LINEAR_ACT);
 }
 
 static sc_status linear_run(sc_call *c) {
-  sc_epilogue e;
-  SC_TRY(epilogue_of(c, LINEAR_ACT, &e));
+  sc_epilogue e = epilogue_of(c, LINEAR_ACT);
   return sc__linear_run(c, &e);
 }
 
 static sc_status conv_infer(sc_call *c) {
-  sc_epilogue e;
   SC_TRY(sc__convolution_infer(c));
-  return epilogue_of(c, CONV_ACT, &e);
+  return find(c, CONV_ACT);
 }
 
 static sc_status conv_run(sc_call *c) {
-  sc_epilogue e;
-  SC_TRY(epilogue_of(c, CONV_ACT, &e));
+  sc_epilogue e = epilogue_of(c, CONV_ACT);
   return sc__convolution_run(c, &e);
 }
 
