@@ -72,17 +72,19 @@
     const OPERAND_##rule *ap = av; \
     LOOP_##arity(VALUE_##rule, RESULT_##rule, e) \
   }
-/* In float32 only; arguments above SC_CIRCULAR_MAX go to the C library, for the whole run. */
+/* Arguments above M(circular_max) go to the C library, for the whole run. */
 #define FN_WIDE(name, arity, rule, e) \
   HEAD(name) { \
     (void)bv; (void)bs; (void)cv; (void)cs; (void)p; \
-    float *dp = d; \
-    const float *ap = av; \
+    T *dp = d; \
+    const T *ap = av; \
     int large = 0; \
-    for (int64_t i = 0; i < n; i++) large |= fabsf(ap[i * as]) > SC_CIRCULAR_MAX; \
-    if (large) for (int64_t i = 0; i < n; i++) dp[i] = name##f(ap[i * as]); \
-    else LOOP_1(float, float, e) \
+    for (int64_t i = 0; i < n; i++) large |= M(fabs)(ap[i * as]) > M(circular_max); \
+    if (large) for (int64_t i = 0; i < n; i++) dp[i] = WIDE_C(name)(ap[i * as]); \
+    else LOOP_1(T, T, e) \
   }
+#define sc_circular_max_f32 SC_CIRCULAR_MAX
+#define sc_circular_max_f64 SC_CIRCULAR_MAX64
 /* Whatever the steps, a loop over packed copies of the operands. */
 #define FN_COPIES(name, arity, rule, e) \
   HEAD(name) { \
@@ -135,6 +137,7 @@
 #define T float
 #define S float
 #define M(f) sc_##f##_f32
+#define WIDE_C(fn) fn##f
 #define DO_FI_VEC32 FN
 #define DO_F_VEC32 FN
 #define DO_F_WIDE FN_WIDE
@@ -145,18 +148,18 @@
 #undef T
 #undef S
 #undef M
+#undef WIDE_C
 #undef DO_FI_VEC32
 #undef DO_F_VEC32
-#undef DO_F_WIDE
 #undef DO_FI_QUOTIENT
 #undef DO_FI_COPIES
+#define WIDE_C(fn) fn
 #define TYPE f64
 #define T double
 #define S double
 #define M(f) sc_##f##_f64
 #define DO_FI_VEC32 ONE_F
 #define DO_F_VEC32 ONE_F
-#define DO_F_WIDE ONE_F
 #define DO_FI_QUOTIENT ONE_F
 #define DO_FI_COPIES ONE_F
 #include "pointwise_table.h"
@@ -247,7 +250,7 @@
 #define STORED(R, e) (R)(e)
 #undef BITS_NOT
 #define BITS_NOT(a) (~(a))
-#define MI(f) sc_i##f
+#define MI(f) sc_n##f
 #undef MEM
 #define T uint32_t
 #define S int32_t
@@ -275,6 +278,8 @@
 #undef S
 #define MEM T
 #ifndef STAMP_ALL
+#undef MI
+#define MI(f) sc_i##f
 #define TYPE i64
 #define T uint64_t
 #define S int64_t
@@ -342,7 +347,7 @@
 #define DO_F_VEC(name) ROW(name, F32(name) F64(name))
 #define DO_FI_VEC32(name) ROW(name, F32(name) DEF_ONE(F64(name) INTS(name)))
 #define DO_F_VEC32(name) ROW(name, F32(name) DEF_ONE(F64(name)))
-#define DO_F_WIDE(name) DO_F_VEC32(name)
+#define DO_F_WIDE(name) DO_F_VEC(name)
 #define DO_FI_QUOTIENT(name) DO_FI_VEC32(name)
 #define DO_FI_COPIES(name) DO_FI_VEC32(name)
 #define DO_FI_ONE(name) DEF_ONE(ROW(name, F32(name) F64(name) INTS(name)))

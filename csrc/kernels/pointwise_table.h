@@ -75,21 +75,21 @@ SC_PW_ROW(round_decimals, 1, SAME, 0, F, ONE, 30, M(decimals)(a, i0), 0, "round_
 SC_PW_ROW(frac, 1, SAME, 0, F, VEC, 0.3f, a - M(trunc)(a), 0, "frac(x)", SC_OP_INPLACE, "x - trunc(x); floats only.", GRAD("dy"))
 
 /* ---- exponentials and logarithms ---- */
-SC_PW_ROW(exp, 1, FLOAT, 0, F, VEC32, 0.5f, M(exp)(a), 0, "exp(x)", SC_OP_INPLACE, "e to the power of x.", GRAD("dy * y"))
+SC_PW_ROW(exp, 1, FLOAT, 0, F, VEC, 0.5f, M(exp)(a), 0, "exp(x)", SC_OP_INPLACE, "e to the power of x.", GRAD("dy * y"))
 SC_PW_ROW(exp2, 1, FLOAT, 0, F, VEC32, 0.5f, M(exp2)(a), 0, "exp2(x)", SC_OP_INPLACE, "2 to the power of x.", GRAD("dy * y * 0.69314718055994530942"))
-SC_PW_ROW(expm1, 1, FLOAT, 0, F, VEC32, 0.5f, M(expm1)(a), 0, "expm1(x)", SC_OP_INPLACE, "exp(x) - 1, exact near 0.", GRAD("dy * (y + 1)"))
-SC_PW_ROW(log, 1, FLOAT, 0, F, VEC32, 0.6f, M(log)(a), 0, "log(x)", SC_OP_INPLACE, "Natural logarithm.", GRAD("dy / x"))
+SC_PW_ROW(expm1, 1, FLOAT, 0, F, VEC, 0.5f, M(expm1)(a), 0, "expm1(x)", SC_OP_INPLACE, "exp(x) - 1, exact near 0.", GRAD("dy * (y + 1)"))
+SC_PW_ROW(log, 1, FLOAT, 0, F, VEC, 0.6f, M(log)(a), 0, "log(x)", SC_OP_INPLACE, "Natural logarithm.", GRAD("dy / x"))
 SC_PW_ROW(log2, 1, FLOAT, 0, F, VEC32, 0.6f, M(log2)(a), 0, "log2(x)", SC_OP_INPLACE, "Logarithm to the base 2.", GRAD("dy / (x * 0.69314718055994530942)"))
 SC_PW_ROW(log10, 1, FLOAT, 0, F, VEC32, 0.6f, M(log10)(a), 0, "log10(x)", SC_OP_INPLACE, "Logarithm to the base 10.", GRAD("dy / (x * 2.3025850929940456840)"))
-SC_PW_ROW(log1p, 1, FLOAT, 0, F, VEC32, 0.7f, M(log1p)(a), 0, "log1p(x)", SC_OP_INPLACE, "log(1 + x), exact near 0.", GRAD("dy / (x + 1)"))
-SC_PW_ROW(logaddexp, 2, SAME, 0, F, VEC32, 1, M(logaddexp)(a, b), 0, "logaddexp(x, other)", 0, "log(exp(x) + exp(other)) without overflow; floats only.",
+SC_PW_ROW(log1p, 1, FLOAT, 0, F, VEC, 0.7f, M(log1p)(a), 0, "log1p(x)", SC_OP_INPLACE, "log(1 + x), exact near 0.", GRAD("dy / (x + 1)"))
+SC_PW_ROW(logaddexp, 2, SAME, 0, F, VEC, 1, M(logaddexp)(a, b), 0, "logaddexp(x, other)", 0, "log(exp(x) + exp(other)) without overflow; floats only.",
           GRAD("where(isneginf(y), 0, dy * sigmoid(where(isneginf(y), 0, x - other)))", "where(isneginf(y), 0, dy * sigmoid(where(isneginf(y), 0, other - x)))"))
 SC_PW_ROW(logaddexp2, 2, SAME, 0, F, VEC32, 1, M(logaddexp2)(a, b), 0, "logaddexp2(x, other)", 0, "log2(2^x + 2^other) without overflow; floats only.",
           GRAD("where(isneginf(y), 0, dy * sigmoid(0.69314718055994530942 * where(isneginf(y), 0, x - other)))",
                "where(isneginf(y), 0, dy * sigmoid(0.69314718055994530942 * where(isneginf(y), 0, other - x)))"))
-SC_PW_ROW(xlogy, 2, FLOAT, 0, F, VEC32, 0.7f, M(xlogy)(a, b), 0, "xlogy(x, other)", SC_OP_INPLACE, "x * log(other), 0 where x is 0 and other is not NaN.",
+SC_PW_ROW(xlogy, 2, FLOAT, 0, F, VEC, 0.7f, M(xlogy)(a, b), 0, "xlogy(x, other)", SC_OP_INPLACE, "x * log(other), 0 where x is 0 and other is not NaN.",
           GRAD("dy * log(where(logical_and(eq(x, 0), le(other, 0)), 1, other))", "dy * x / other"))
-SC_PW_ROW(xlog1py, 2, FLOAT, 0, F, VEC32, 0.8f, M(xlog1py)(a, b), 0, "special.xlog1py(x, other)", 0, "x * log1p(other), 0 where x is 0 and other is not NaN.",
+SC_PW_ROW(xlog1py, 2, FLOAT, 0, F, VEC, 0.8f, M(xlog1py)(a, b), 0, "special.xlog1py(x, other)", 0, "x * log1p(other), 0 where x is 0 and other is not NaN.",
           GRAD("dy * log1p(where(logical_and(eq(x, 0), le(other, -1)), 0, other))", "dy * x / (other + 1)"))
 
 /* ---- circular and hyperbolic functions ---- */
@@ -101,20 +101,20 @@ SC_PW_ROW(acos, 1, FLOAT, 0, F, VEC32, 0.6f, M(acos)(a), 0, "acos(x)", SC_OP_INP
 SC_PW_ROW(atan, 1, FLOAT, 0, F, VEC32, 0.6f, M(atan)(a), 0, "atan(x)", SC_OP_INPLACE, "Inverse tangent, in radians.", GRAD("dy / (x * x + 1)"))
 SC_PW_ROW(atan2, 2, FLOAT, 0, F, VEC32, 1, M(atan2)(a, b), 0, "atan2(x, other)", SC_OP_INPLACE, "Angle of the point (other, x), in radians.",
           GRAD("dy * (other / (x * x + other * other))", "-dy * (x / (x * x + other * other))"))
-SC_PW_ROW(sinh, 1, FLOAT, 0, F, VEC32, 1, M(sinh)(a), 0, "sinh(x)", SC_OP_INPLACE, "Hyperbolic sine.", GRAD("dy * cosh(x)"))
-SC_PW_ROW(cosh, 1, FLOAT, 0, F, VEC32, 1, M(cosh)(a), 0, "cosh(x)", SC_OP_INPLACE, "Hyperbolic cosine.", GRAD("dy * sinh(x)"))
-SC_PW_ROW(tanh, 1, FLOAT, 0, F, VEC32, 0.6f, M(tanh)(a), 0, "tanh(x)", SC_OP_INPLACE, "Hyperbolic tangent.", GRAD("dy * (1 - y * y)"))
+SC_PW_ROW(sinh, 1, FLOAT, 0, F, VEC, 1, M(sinh)(a), 0, "sinh(x)", SC_OP_INPLACE, "Hyperbolic sine.", GRAD("dy * cosh(x)"))
+SC_PW_ROW(cosh, 1, FLOAT, 0, F, VEC, 1, M(cosh)(a), 0, "cosh(x)", SC_OP_INPLACE, "Hyperbolic cosine.", GRAD("dy * sinh(x)"))
+SC_PW_ROW(tanh, 1, FLOAT, 0, F, VEC, 0.6f, M(tanh)(a), 0, "tanh(x)", SC_OP_INPLACE, "Hyperbolic tangent.", GRAD("dy * (1 - y * y)"))
 SC_PW_ROW(asinh, 1, FLOAT, 0, F, VEC32, 1, M(asinh)(a), 0, "asinh(x)", SC_OP_INPLACE, "Inverse hyperbolic sine.", GRAD("dy * rsqrt(x * x + 1)"))
 SC_PW_ROW(acosh, 1, FLOAT, 0, F, VEC32, 1, M(acosh)(a), 0, "acosh(x)", SC_OP_INPLACE, "Inverse hyperbolic cosine; NaN below 1.", GRAD("dy * rsqrt(x * x - 1)"))
 SC_PW_ROW(atanh, 1, FLOAT, 0, F, VEC32, 1, M(atanh)(a), 0, "atanh(x)", SC_OP_INPLACE, "Inverse hyperbolic tangent.", GRAD("dy / (1 - x * x)"))
 SC_PW_ROW(deg2rad, 1, FLOAT, 0, F, VEC, 0.3f, a * (T)0.017453292519943295769, 0, "deg2rad(x)", SC_OP_INPLACE, "Degrees to radians.", GRAD("deg2rad(dy)"))
 SC_PW_ROW(rad2deg, 1, FLOAT, 0, F, VEC, 0.3f, a * (T)57.295779513082320877, 0, "rad2deg(x)", SC_OP_INPLACE, "Radians to degrees.", GRAD("rad2deg(dy)"))
-SC_PW_ROW(hypot, 2, SAME, 0, F, ONE, 5, M(hypot)(a, b), 0, "hypot(x, other)", SC_OP_INPLACE, "sqrt(x^2 + other^2) without overflow; the gradient at the origin is 0.",
+SC_PW_ROW(hypot, 2, SAME, 0, F, VEC, 0.5f, M(hypot)(a, b), 0, "hypot(x, other)", SC_OP_INPLACE, "sqrt(x^2 + other^2) without overflow; the gradient at the origin is 0.",
           GRAD("dy * (x / where(eq(y, 0), 1, y))", "dy * (other / where(eq(y, 0), 1, y))"))
 SC_PW_ROW(angle, 1, FLOAT, 0, F, VEC, 0.3f, a < 0 ? (T)3.14159265358979323846 : a != a ? a : 0, 0, "angle(x)", 0, "Pi below 0, else 0.", GRAD("zero_of(dy)"))
 
 /* ---- the bits of a number ---- */
-SC_PW_ROW(signbit, 1, BOOL, 0, FI, ONE, 1, signbit(a) != 0, MI(neg)(sa), "signbit(x)", 0, "Whether the sign is negative, -0 included.", NOGRAD("a truth value has no derivative"))
+SC_PW_ROW(signbit, 1, BOOL, 0, FI, VEC, 0.3f, M(negative)(a), MI(neg)(sa), "signbit(x)", 0, "Whether the sign is negative, -0 included.", NOGRAD("a truth value has no derivative"))
 SC_PW_ROW(copysign, 2, FLOAT, 0, F, VEC, 0.3f, M(copysign)(a, b), 0, "copysign(x, other)", SC_OP_INPLACE, "x with other's sign.",
           GRAD("dy * (sign(y) * sign(x))", "zero_of(dy)"))
 SC_PW_ROW(nextafter, 2, SAME, 0, F, ONE, 5, M(nextafter)(a, b), 0, "nextafter(x, other)", SC_OP_INPLACE, "The number next to x in other's direction; floats only.",
@@ -186,7 +186,7 @@ SC_PW_ROW(bitwise_right_shift, 2, SAME, SC_PW_NO_BOOL, I, ONE, 0.5f, 0, MI(shr)(
           "x >> other, keeping the sign; 0 or -1 when other is negative or not less than the width.", NOGRAD("of integers"))
 
 /* e^(a - b) in gradients of logsumexp and its kin: equal infinities give their limits. */
-SC_PW_ROW(exp_diff, 2, FLOAT, 0, F, VEC32, 0.8f, a == b ? (T)(a != -INFINITY) : M(exp)(a - b), 0, "exp_diff(x, other)", SC_OP_INTERNAL,
+SC_PW_ROW(exp_diff, 2, FLOAT, 0, F, VEC, 0.8f, a == b ? (T)(a != -INFINITY) : M(exp)(a - b), 0, "exp_diff(x, other)", SC_OP_INTERNAL,
           "exp(x - other); of two infinities 1, of two negative ones 0.", GRAD("dy * y", "-dy * y"))
 
 #include "pointwise_activations.h"

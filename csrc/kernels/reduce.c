@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { TILE = 4096, SPAN = 16 * TILE, COLUMNS = 256, FEW_COLUMNS = 16 };
+enum { TILE = 4096, SPAN = 16 * TILE, COLUMNS = 512, FEW_COLUMNS = 16 };
 
 extern const sc_reduce_table sc__reduce_table_base;
 #if defined(__x86_64__)
@@ -240,8 +240,8 @@ static void run_columns(void *arg, int64_t begin, int64_t end) {
     if (j->index) for (int64_t i = 0; i < n; i++) j->index[to + i] = first;
     const double *m = j->m ? j->m + o * j->inner + c0 : NULL;
     int64_t r = first;
-    if (j->kind == SC_RED_QUICK && j->loops->col_quick16 && j->direct && si == 1 && j->red.n == 1)
-      for (; r + 16 <= stop; r += 16) j->loops->col_quick16(n, j->data + (off + r * j->red.stride[0]) * z, j->red.stride[0], j->acc + to);
+    if (j->loops->col16[j->kind] && j->direct && si == 1 && j->red.n == 1)
+      for (; r + 16 <= stop; r += 16) j->loops->col16[j->kind](n, j->data + (off + r * j->red.stride[0]) * z, j->red.stride[0], j->acc + to);
     for (; r < stop; r++) {
       int64_t row = j->red.n == 1 ? r * j->red.stride[0] : offset_of(&j->red, r);
       fold_columns(j, n, load_run(j, j->data + (off + row) * z, n, si, buffer), r, j->acc + to, j->index ? j->index + to : NULL, m, spare);
@@ -310,7 +310,7 @@ sc_status sc__reduce(sc_context *ctx, sc_reduce_kind kind, const sc_tensor *x, c
   bool columns = in_columns(&j);
   j.inner = columns ? j.kept.dim[j.kept.n - 1] : 1;
   int64_t width = j.inner < COLUMNS ? j.inner : COLUMNS;
-  j.span = columns ? (SPAN / width > 64 ? SPAN / width : 64) : SPAN;
+  j.span = columns ? SPAN / (width < 256 ? width : 256) : SPAN;
   j.spans = (j.n + j.span - 1) / j.span;
   int64_t cells = j.outputs * j.spans;
   size_t bytes = (size_t)cells * (index ? 16 : 8);

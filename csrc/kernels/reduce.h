@@ -15,7 +15,7 @@ typedef enum sc_reduce_kind {
 typedef struct sc_reduce_loops {
   void (*row[SC_RED_KINDS])(int64_t n, const void *x, void *acc, double m);
   void (*col[SC_RED_KINDS])(int64_t n, const void *x, void *acc, const double *m);
-  void (*col_quick16)(int64_t n, const void *x, int64_t step, void *acc);   /* sixteen rows at once; may be NULL */
+  void (*col16[SC_RED_KINDS])(int64_t n, const void *x, int64_t step, void *acc);   /* sixteen rows at once; may be NULL */
   int64_t (*find)(int64_t n, const void *x, const void *value);
   void (*col_argmax)(int64_t n, const void *x, void *acc, int64_t *index, int64_t r);
   void (*col_argmin)(int64_t n, const void *x, void *acc, int64_t *index, int64_t r);

@@ -83,9 +83,16 @@ static void RN(row_quick)(int64_t n, const void *xv, void *acc, double m) {
     s0 += __builtin_convertvector(low, AVEC);
     s1 += __builtin_convertvector(high, AVEC);
   }
+  for (; i + LANES <= n; i += LANES) {
+    VEC v = RN(load)(x + i);
+    half_vector low = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7), high = __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+    s0 += __builtin_convertvector(low, AVEC);
+    s1 += __builtin_convertvector(high, AVEC);
+  }
   s0 += s1;
-  *(A *)acc += LANE_SUM(s0);
-  RN(row_sum)(n - i, x + i, acc, 0);
+  A total = LANE_SUM(s0);
+  for (; i < n; i++) total += (A)x[i];
+  *(A *)acc += total;
 }
 
 /* The same down the columns: sixteen rows of n, `step` apart. */
@@ -192,6 +199,28 @@ static void RN(col_prod)(int64_t n, const void *xv, void *acc, const double *m) 
     (void)m; \
     for (int64_t i = 0; i < n; i++) { A v = (A)prepare(x[i]), b = a[i]; a[i] = ((v op b) | ODDONE(v)) ? v : b; } \
   }
+#if FLOATING == 32
+/* Down the columns, sixteen rows at once, `step` apart: in vectors of T, so that the wide accumulators are touched once. */
+#define EXTREME16(name, op, prepare, vprepare) \
+  static void RN(col16_##name)(int64_t n, const void *xv, int64_t step, void *acc) { \
+    const T *x = xv; \
+    A *a = acc; \
+    int64_t i = 0; \
+    for (; i + LANES <= n; i += LANES) { \
+      VEC b = vprepare(RN(load)(x + i)); \
+      for (int k = 1; k < 16; k++) { \
+        VEC v = vprepare(RN(load)(x + k * step + i)); \
+        b = SELECT((v op b) | (v != v), v, b); \
+      } \
+      T best[LANES]; \
+      memcpy(best, &b, 64); \
+      for (int k = 0; k < LANES; k++) { A v = (A)best[k], old = a[i + k]; a[i + k] = ((v op old) | (v != v)) ? v : old; } \
+    } \
+    for (int k = 0; k < 16 && i < n; k++) RN(col_##name)(n - i, x + k * step + i, a + i, NULL); \
+  }
+#else
+#define EXTREME16(name, op, prepare, vprepare)
+#endif
 #if FLOATING
 static inline A RN(odd)(void) { return (A)NAN; }
 #define ODD(v) ((v) != (v))
@@ -205,6 +234,8 @@ static inline A RN(odd)(void) { return 0; }
 #define AS_IT_IS(v) (v)
 EXTREME(max, >, AS_IT_IS, AS_IT_IS)
 EXTREME(min, <, AS_IT_IS, AS_IT_IS)
+EXTREME16(max, >, AS_IT_IS, AS_IT_IS)
+EXTREME16(min, <, AS_IT_IS, AS_IT_IS)
 #if FLOATING
 EXTREME(maxabs, >, fabs, VABS)
 EXTREME(minabs, <, fabs, VABS)
@@ -276,7 +307,7 @@ static const sc_reduce_loops RN(loops) = {
 #endif
   },
 #if FLOATING == 32
-  .col_quick16 = RN(col_quick16),
+  .col16 = {[SC_RED_QUICK] = RN(col_quick16), [SC_RED_MAX] = RN(col16_max), [SC_RED_MIN] = RN(col16_min)},
 #endif
   .find = RN(find), .col_argmax = RN(col_argmax), .col_argmin = RN(col_argmin),
 #if FLOATING
@@ -286,6 +317,7 @@ static const sc_reduce_loops RN(loops) = {
 #undef ODD
 #undef ODDONE
 #undef EXTREME
+#undef EXTREME16
 #undef SELECT
 #undef COL_ARG
 #undef ROW_SUM

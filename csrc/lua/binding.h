@@ -28,7 +28,7 @@ typedef struct binding {
   int tensor_ref, methods_ref;     /* registry: that metatable, the methods */
   char inside[512];                /* source prefix of lua/sconce: frames there are not the user's */
   size_t inside_length;
-  struct { char *source; const char *file; bool internal; } place[16];   /* cache of locate */
+  struct { char *source; const char *file; bool internal; } place[64];   /* cache of locate */
   script_block *block;             /* open ones, in the order of opening */
   int n_blocks, n_scopes;
   size_t room_blocks;
