@@ -104,7 +104,7 @@ static sc_status put(text *t, const char *s, size_t n) {
 static sc_status put_quoted(text *t, const char *s, size_t n) {
   SC_TRY(put(t, "\"", 1));
   for (size_t i = 0; i < n; i++) {
-    char e[8];
+    char e[8] = "";
     unsigned char c = (unsigned char)s[i];
     if (c < 32) SC_TRY(put(t, e, (size_t)snprintf(e, sizeof e, "\\u%04x", c)));
     else if (c == '"' || c == '\\') SC_TRY(put(t, (char[]){'\\', (char)c}, 2));

@@ -16,7 +16,7 @@ static void put(writer *w, const char *s, size_t n) {
 }
 
 static void term(const sc_graph *g, writer *w, int64_t v, int depth) {
-  char number[32];
+  char number[32] = "";
   int k;
   int64_t q, r;
   if (depth > 4 || !sc__size_term(g->n_sizes, v, &k, &q, &r)) {

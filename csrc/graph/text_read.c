@@ -643,7 +643,7 @@ static sc_status name_results(reader *r, const sc_opinfo *op, const uint64_t *nu
   sc_status st = n == n_out ? SC_OK : bad(s, "%s has %d results, expected %d", op->name, n_out, n);
   if (st == SC_OK && take(s, ':'))
     for (int i = op->inplace; i < n && st == SC_OK; i++) {
-      sc_meta m;
+      sc_meta m = {0};
       char said[200], is[200];
       if (i > op->inplace) st = want(s, ',');
       if (st == SC_OK) st = type(s, &m);
