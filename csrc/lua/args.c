@@ -359,7 +359,7 @@ int sc__call_op(lua_State *L, binding *b, const sc_opinfo *op) {
   r.L = L; r.b = b; r.top = lua_gettop(L); r.op = op; r.in = r.few; r.room_in = FEW; r.n_in = 0; r.n_made = 0; r.n_list = 0;
   for (int i = 0; i < SC_MAX_INPUTS; i++) r.few[i] = NULL;
   sc__attr_defaults(op, r.attr);
-  luaL_checkstack(L, 32, op->name);
+  sc__stack(L, 32, op->name);
   int boxes = op->inplace && lua_type(L, 1) == LUA_TUSERDATA ? 0 : op->n_named_out ? op->n_named_out : 1;
   for (int i = 0; i < boxes; i++) sc__new_box(L, b);
   if (!read_all(&r)) {
@@ -417,7 +417,7 @@ static int composite_call(lua_State *L) {
   sc__set_now(L, b);
   for (int i = 0; i < SC_MAX_INPUTS; i++) r.few[i] = NULL;
   sc__attr_defaults(op, r.attr);
-  luaL_checkstack(L, 48, op->name);
+  sc__stack(L, 48, op->name);
   int n = lua_gettop(L);
   bool ok = read_all(&r);
   let_go(&r);

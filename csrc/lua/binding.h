@@ -60,6 +60,7 @@ binding *sc__binding(lua_State *L);                        /* of this state, fro
 binding *sc__binding_or_null(lua_State *L);
 /* Called first by every C function of the module: sets the gradient mode of the coroutine, pays the collector. */
 void sc__enter(lua_State *L, binding *b);
+void sc__stack(lua_State *L, int n, const char *what); /* room for n more values, or an error that says what asked */
 /* L is the coroutine that calls. It stays known, and alive, when the call is over. */
 void sc__come_in(lua_State *L, binding *b);
 static inline void sc__set_now(lua_State *L, binding *b) { if (b->now != L || b->ctx->locate_user != b) sc__come_in(L, b); }

@@ -119,7 +119,7 @@ static void add_tensor(lua_State *L, binding *b, uint64_t but) {
   script_block *k = innermost(b, L, BLOCK_SCOPE, but);
   if (!k) k = outside(b, BLOCK_SCOPE, but);
   if (!k) return;
-  luaL_checkstack(L, 6, NULL);
+  sc__stack(L, 6, "sconce");
   lua_rawgetp(L, LUA_REGISTRYINDEX, &SCOPES);
   if (lua_rawgeti(L, -1, (lua_Integer)k->id) == LUA_TTABLE) {
     lua_pushvalue(L, -3);
@@ -156,7 +156,7 @@ static void keep(lua_State *L, binding *b, uint64_t id, int scope, int seen, int
   }
   if (!lua_istable(L, at)) return;
   if (depth == DEEP) { sc__raise_text(L, b, "scope: the tables returned are nested more than %d deep", DEEP); return; }
-  luaL_checkstack(L, 12, "scope");
+  sc__stack(L, 12, "scope");
   lua_pushvalue(L, at);
   if (lua_rawget(L, seen) != LUA_TNIL) { lua_pop(L, 1); return; }
   lua_pop(L, 1);
@@ -176,7 +176,7 @@ static int scope_keep(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &SCOPES);
   if (lua_rawgeti(L, -1, (lua_Integer)id) != LUA_TTABLE) return sc__raise_text(L, b, "scope: it is closed already");
   lua_newtable(L);
-  luaL_checkstack(L, 16, "scope");
+  sc__stack(L, 16, "scope");
   for (int i = 2; i <= n; i++) keep(L, b, id, n + 2, n + 3, i, 0);
   lua_settop(L, n);
   return n - 1;

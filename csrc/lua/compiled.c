@@ -115,7 +115,7 @@ static void run_direct(lua_State *L, binding *b, const way *w, sc_tensor *const 
   plan_box *box = w->plan;
   sc_tensor *few[32], **in = few, **out;
   int total = box->n_in + box->n_out, top = lua_gettop(L);
-  luaL_checkstack(L, box->n_out + 8, "compile");
+  sc__stack(L, box->n_out + 8, "compile");
   if (total > SC_COUNT(few)) { in = lua_newuserdatauv(L, (size_t)total * sizeof *in, 0); top++; }
   out = in + box->n_in;
   for (int i = 0; i < box->n_in; i++) in[i] = x[w->order[i] - 1];

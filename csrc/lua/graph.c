@@ -613,15 +613,23 @@ static int plan_call(lua_State *L) {
 
 /* ---- runs in slices ---- */
 
-/* plan:start(tensor, …) */
+/* plan:start(tensor, …) -> what `finish` will fill: a list of results, made before anything runs, so that after the updates nothing asks
+** Lua for memory */
 static int plan_start(lua_State *L) {
   plan_box *box = luaL_checkudata(L, 1, PLAN);
   binding *b = sc__binding(L);
   sc__enter(L, b);
   sc_tensor **in = lua_newuserdatauv(L, (size_t)(box->n_in + 1) * sizeof *in, 0);
   for (int i = 0; i < box->n_in; i++) in[i] = sc__check_tensor(L, b, i + 2, "graph");
+  lua_createtable(L, box->n_out, 2);
+  int list = lua_gettop(L);
+  lua_newuserdatauv(L, (size_t)(box->n_out + 1) * sizeof(sc_tensor *), 0);
+  lua_setfield(L, list, "room");
+  lua_pushinteger(L, box->n_out);
+  lua_setfield(L, list, "n");
+  for (int i = 0; i < box->n_out; i++) { sc__new_boxes(L, b, 1, "graph"); lua_rawseti(L, list, i + 1); }
   sc__check(L, b, sc__plan_start(box->p, in));
-  return 0;
+  return 1;
 }
 
 /* plan:advance(microseconds, check for NaN) -> done */
@@ -636,17 +644,24 @@ static int plan_advance(lua_State *L) {
   return 1;
 }
 
-/* plan:finish() -> tensor, … */
+/* plan:finish(results) -> results */
 static int plan_finish(lua_State *L) {
   plan_box *box = luaL_checkudata(L, 1, PLAN);
   binding *b = sc__binding(L);
   sc__enter(L, b);
-  sc_tensor **out = lua_newuserdatauv(L, (size_t)(box->n_out + 1) * sizeof *out, 0);
-  int first = lua_gettop(L) + 1;
-  sc__new_boxes(L, b, box->n_out, "graph");
+  lua_getfield(L, 2, "room");
+  sc_tensor **out = lua_touserdata(L, -1);
+  if (!out || lua_rawlen(L, -1) != (size_t)(box->n_out + 1) * sizeof *out) return luaL_argerror(L, 2, "not what start gave");
   sc__check(L, b, sc__plan_finish(box->p, out));
-  sc__fill_boxes(L, b, first, out, box->n_out);
-  return box->n_out;
+  for (int k = 0; k < 2; k++)                          /* all safe, then the rest */
+    for (int i = 0; i < box->n_out; i++) {
+      lua_rawgeti(L, 2, i + 1);
+      if (!k) ((tensor_box *)lua_touserdata(L, -1))->t = out[i];
+      else if (out[i]) sc__fill_box(L, b, -1, out[i]);
+      lua_pop(L, 1);
+    }
+  lua_pushvalue(L, 2);
+  return 1;
 }
 
 static int plan_at(lua_State *L) {

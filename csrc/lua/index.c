@@ -137,7 +137,7 @@ static void read_key(lua_State *L, binding *b, sc_tensor *x, int at, key *k) {
   k->x = x;
   k->n_plan = k->d = k->vd = k->n_at = 0;
   k->plain = true;
-  luaL_checkstack(L, 8, "index");
+  sc__stack(L, 8, "index");
   const void *p = lua_topointer(L, at);
   bool list = lua_type(L, at) == LUA_TTABLE && p != b->newaxis && p != b->ellipsis;
   if (lua_isnil(L, at)) sc__raise_text(L, b, "index: the key is nil");

@@ -160,6 +160,10 @@ void sc__come_in(lua_State *L, binding *b) {
   b->ctx->locate_user = b;
 }
 
+void sc__stack(lua_State *L, int n, const char *what) {
+  if (!lua_checkstack(L, n)) luaL_error(L, "%s: not enough memory for Lua's stack, or it is at its limit", what);
+}
+
 void sc__enter(lua_State *L, binding *b) {
   if (SC_UNLIKELY(!b->ctx)) closed(L);
   sc__set_now(L, b);
@@ -418,7 +422,7 @@ void sc_lua_push_tensor(lua_State *L, sc_tensor *t) {
     sc_tensor_release(t);
     sc__check(L, b, s);
   }
-  luaL_checkstack(L, 8, "sconce");
+  sc__stack(L, 8, "sconce");
   sc__push_tensor(L, b, here);
 }
 

@@ -113,7 +113,7 @@ static void read_message(reader *r, int of, const uint8_t *data, size_t size, in
   sc_pb p = sc__pb(data, size);
   int more;
   if (depth > MOST_NESTED) bad(r, "messages or subgraphs are nested too deep", "");
-  luaL_checkstack(r->L, 8, "onnx");
+  sc__stack(r->L, 8, "onnx");
   while ((more = sc__pb_next(&p)) > 0) {
     const field *f = find(of, p.field);
     if (!f) continue;
@@ -226,7 +226,7 @@ static int onnx_write(lua_State *L) {
     }
     lua_pop(L, 1);
   }
-  luaL_checkstack(L, 4, "save");
+  sc__stack(L, 4, "save");
   sc_sink sink;
   sc__check(L, b, sc__sink_open(b->ctx, path, &sink));
   sc__check(L, b, sc__sink_close(&sink, write_pieces(L, &sink)));

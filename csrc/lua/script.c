@@ -189,7 +189,7 @@ static int backward_protected(lua_State *L) {
   if (!push_box(L, j->id) || lua_rawgeti(L, -1, 0) != LUA_TTABLE)
     return sc__raise_text(L, j->b, "backward: going through a custom function a second time; call the first backward with {retain_graph = true}");
   int box = lua_gettop(L) - 1, state = box + 1;
-  luaL_checkstack(L, j->n_dy + 16, "backward");
+  sc__stack(L, j->n_dy + 16, "backward");
   lua_getfield(L, state, "n");
   int n = (int)lua_tointeger(L, -1);
   lua_getfield(L, state, "at");

@@ -71,7 +71,7 @@ static void push_plain(lua_State *L, binding *b, int at, int depth) {
 }
 
 void sc__plain_sizes(lua_State *L, binding *b, int first, int last) {
-  luaL_checkstack(L, 16, "sizes");
+  sc__stack(L, 16, "sizes");
   for (int i = first; i <= last; i++) {
     if (!holds_size(L, b, i, 3)) continue;
     push_plain(L, b, i, 3);

@@ -63,7 +63,7 @@ void sc__fill_box(lua_State *L, binding *b, int at, sc_tensor *t) {
 }
 
 void sc__new_boxes(lua_State *L, binding *b, int n, const char *what) {
-  luaL_checkstack(L, n + 8, what);
+  sc__stack(L, n + 8, what);
   for (int i = 0; i < n; i++) sc__new_box(L, b);
 }
 
@@ -183,7 +183,7 @@ static int tensor_new(lua_State *L) {
     return 1;
   }
   filling f = {.L = L, .b = b};
-  luaL_checkstack(L, SC_MAX_DIMS * 2 + 16, "tensor");
+  sc__stack(L, SC_MAX_DIMS * 2 + 16, "tensor");
   if (!measure(&f, 1) || !kinds(&f, 1, 0)) return sc__raise_text(L, b, "tensor: argument 1: %s", f.problem);
   f.dtype = has ? named : f.any_float ? SC_FLOAT32 : f.any_int ? SC_INT64 : f.any_bool ? SC_BOOL : SC_FLOAT32;
   f.size = sc_dtype_size(f.dtype);
@@ -254,7 +254,7 @@ static void push_table(lua_State *L, const sc_tensor *t, int d, const char *at) 
 static int totable(lua_State *L) {
   binding *b = lua_touserdata(L, lua_upvalueindex(1));
   sc_tensor *t = with_data(L, b, "totable");
-  luaL_checkstack(L, t->ndim * 2 + 8, "totable");
+  sc__stack(L, t->ndim * 2 + 8, "totable");
   push_table(L, t, 0, t->data);
   return 1;
 }

@@ -40,7 +40,7 @@ static int graph_text(lua_State *L) {
   sc__enter(L, b);
   sc_graph *g = sc__check_graph(L, 1);
   sc__text t;
-  luaL_checkstack(L, 4, "graph");
+  sc__stack(L, 4, "graph");
   sc_status s = sc__graph_print(g, &t);
   if (s != SC_OK) { sc__text_free(&t); return sc__raise(L, b); }
   lua_pushcfunction(L, push_text);
@@ -75,7 +75,7 @@ static int graph_named(lua_State *L) {
   sc__captures c;
   sc__check(L, b, sc__graph_name_all(sc__check_graph(L, 1)));
   sc__check(L, b, sc__graph_captures(sc__check_graph(L, 1), &c));
-  luaL_checkstack(L, 4, "graph");
+  sc__stack(L, 4, "graph");
   lua_pushcfunction(L, push_named);
   lua_pushlightuserdata(L, &c);
   int status = lua_pcall(L, 1, 1, 0);

@@ -33,11 +33,12 @@ function Job:advance(microseconds)
   if self.state ~= "running" then error("job: it was " .. self.state, 2) end
   local ok, done = pcall(self.plan.advance, self.plan, microseconds, self.check_nan)
   if not ok then
+    self.plan:cancel()
     self.state = "stopped by an error"
     error(done, 0)
   end
   if done then
-    self.values = table.pack(self.plan:finish())
+    self.plan:finish(self.values)
     self.state = "done"
   end
   return done
@@ -130,22 +131,23 @@ end
 
 --- Runs a plan step by step: before(step), after(step) are told each step's number in `steps`.
 function run.walk(plan, inputs, before, after)
-  plan:start(table.unpack(inputs, 1, inputs.n or #inputs))
-  local ok, err = pcall(function()
-    local done = plan:at() > #plan:steps()
+  local values
+  local function steps() -- made before the run starts: whatever fails after that cancels it
+    local last = #plan:steps()
+    local done = last == 0 and plan:advance(0)
     while not done do
       local at = plan:at()
       if before then before(at) end
       done = plan:advance(-1)
       if after then after(at) end
     end
-  end)
-  if not ok then
-    plan:cancel()
-    error(err, 0)
+    return plan:finish(values)
   end
-  if #plan:steps() == 0 then plan:advance(0) end
-  return table.pack(plan:finish())
+  values = plan:start(table.unpack(inputs, 1, inputs.n or #inputs))
+  local ok, results = pcall(steps)
+  if ok then return results end
+  plan:cancel()
+  error(results, 0)
 end
 
 --- Whether a node is of that place: "train.lua:42", a module's path, or "*" for any.
@@ -218,9 +220,10 @@ function run.install(class)
       return setmetatable({ finish = function() return table.unpack(results, 1, results.n) end, state = "done" }, Job)
     end
     local plan, inputs, finish = self:_bind(...)
-    plan:start(table.unpack(inputs, 1, inputs.n or #inputs))
-    local job = setmetatable({ plan = plan, finish = finish, state = "running", check_nan = self._check_nan, _token = {} }, Job)
-    going_on[plan] = job._token
+    local job = setmetatable({ plan = plan, finish = finish, state = "waiting", values = false, check_nan = self._check_nan, _token = {} }, Job)
+    going_on[plan] = going_on[plan] or false -- from the start on nothing asks for memory, so that the job knows that it runs
+    job.values = plan:start(table.unpack(inputs, 1, inputs.n or #inputs))
+    going_on[plan], job.state = job._token, "running"
     return job
   end
 
