@@ -3,7 +3,7 @@
 ** it block by block (sc_op.run_outer). Bits are the same. */
 #include "plan.h"
 
-static int32_t root(const sc_plan *p, int32_t v) { return p->view.same[p->g->value[p->view.same[v]].root]; }
+static int32_t root(const sc_plan *p, int32_t v) { return sc__view_root(&p->view, v); }
 
 /* uses: reads of each memory; written: somebody writes there. */
 typedef struct memory { int32_t *uses; bool *written; } memory;
@@ -12,11 +12,11 @@ static void count(const sc_plan *p, memory *m) {
   const sc_graph *g = p->g;
   for (int32_t k = 0; k < (int32_t)g->n_nodes; k++) {
     const sc_graph_node *n = &g->node[k];
-    if (p->view.dead[k] || (n->op->flags & SC_OP_VIEW && !n->inplace)) continue;
+    if (!sc__view_runs(&p->view, k)) continue;
     for (int i = 0; i < n->n_in; i++) {
       if (n->in[i] < 0) continue;
       m->uses[root(p, n->in[i])]++;
-      if ((n->inplace && i == 0) || (i < 32 && n->op->def->writes >> i & 1)) m->written[root(p, n->in[i])] = true;
+      if (sc__node_writes(n, i)) m->written[root(p, n->in[i])] = true;
     }
   }
   for (size_t i = 0; i < g->n_outputs; i++) m->uses[root(p, g->output[i].value)] += 2;

@@ -7,15 +7,8 @@
 static bool same_control(const sc_control *a, const sc_control *b);
 
 static bool same_attr(const sc_attr *a, const sc_attr *b) {
-  if (a->kind != b->kind) return false;
-  switch (a->kind) {
-    case SC_ATTR_FLOAT: return memcmp(&a->f, &b->f, sizeof a->f) == 0;
-    case SC_ATTR_INTS: case SC_ATTR_FLOATS: return a->n == b->n && memcmp(a->v, b->v, (size_t)a->n * 8) == 0;
-    case SC_ATTR_STRING: return strcmp(a->s, b->s) == 0;
-    case SC_ATTR_NONE: return true;
-    case SC_ATTR_GRAPH: return a->p == b->p || (a->p && b->p && same_control(a->p, b->p));
-    default: return a->i == b->i;
-  }
+  if (sc__same_attr(a, b)) return true;
+  return a->kind == SC_ATTR_GRAPH && b->kind == SC_ATTR_GRAPH && a->p && b->p && same_control(a->p, b->p);
 }
 
 /* Numbers of the script, and constants that the function makes, are tensors of their own each time. */

@@ -20,12 +20,10 @@ static void read_value(pick *p, int32_t v) {
   if (!p->fed[v]) p->root[p->g->value[v].root] = true;
 }
 
-static bool writes(const sc_graph_node *n, int i) { return (n->inplace && i == 0) || (i < 32 && n->op->def->writes >> i & 1); }
-
 static bool is_needed(const pick *p, const sc_graph_node *n, bool updates) {
   for (int i = n->inplace; i < n->n_out; i++) if (p->value[n->out[i]] && !p->fed[n->out[i]]) return true;
   for (int i = 0; i < n->n_in; i++) {
-    if (n->in[i] < 0 || !writes(n, i)) continue;
+    if (!sc__node_writes(n, i)) continue;
     int32_t r = p->g->value[n->in[i]].root;
     if (p->root[r] || (updates && p->g->value[r].kind != SC_VALUE_RESULT)) return true;
   }

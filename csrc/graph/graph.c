@@ -342,8 +342,7 @@ static sc_status check_part(sc_graph *g) {
   for (size_t k = 0; k < g->n_nodes; k++) {
     const sc_graph_node *n = &g->node[k];
     for (int i = 0; i < n->n_in; i++) {
-      bool written = (n->inplace && i == 0) || (i < 32 && n->op->def->writes >> i & 1);
-      if (!written || n->in[i] < 0 || g->value[g->value[n->in[i]].root].kind == SC_VALUE_RESULT) continue;
+      if (!sc__node_writes(n, i) || g->value[g->value[n->in[i]].root].kind == SC_VALUE_RESULT) continue;
       return sc__fail(g->ctx, SC_EINVAL, "%s at %s:%d changes a tensor in-place that a branch or body of a graph got from outside; clone it first",
                       n->op->name, n->where.file ? n->where.file : "?", n->where.line);
     }

@@ -94,6 +94,7 @@ static inline bool sc__node_writes(const sc_graph_node *n, int i) {
   return n->in[i] >= 0 && ((n->inplace && i == 0) || (i < 32 && n->op->def->writes >> i & 1));
 }
 bool sc__node_acts(const sc_graph_node *n);             /* it does more than compute: writes to something, or draws random numbers */
+static inline bool sc__node_pure(const sc_graph_node *n) { return !sc__node_acts(n); }
 void sc__node_free(sc_context *ctx, sc_graph_node *n);
 
 /* ---- sizes that are not known yet ---- */
@@ -167,6 +168,14 @@ typedef struct sc_view_of_graph {                    /* the graph as passes leav
   int32_t n_order;
 } sc_view_of_graph;
 
+/* The value whose memory v is, after merging. */
+static inline int32_t sc__view_root(const sc_view_of_graph *v, int32_t x) { return v->same[v->g->value[v->same[x]].root]; }
+/* Whether the node does something when the graph runs: it is alive, and more than another look at memory. */
+static inline bool sc__view_runs(const sc_view_of_graph *v, int32_t k) {
+  const sc_graph_node *n = &v->g->node[k];
+  return !v->dead[k] && (!(n->op->flags & SC_OP_VIEW) || n->inplace);
+}
+
 sc_status sc__passes_run(const sc_graph *g, unsigned passes, sc_view_of_graph *out);   /* out: new */
 void sc__passes_free(sc_context *ctx, sc_view_of_graph *v);
 sc_status sc__view_check(const sc_view_of_graph *v);     /* sc__graph_check for what the marking passes left */
@@ -176,9 +185,9 @@ typedef struct sc_plan sc_plan;
 sc_status sc__plan_new(sc_graph *g, unsigned passes, sc_plan **out);
 sc_plan *sc__plan_retain(sc_plan *p);
 void sc__plan_release(sc_plan *p);
-/* in: one per input; out: new, one per output. */
 /* Whether every captured tensor still asks for gradients, or not, as it did when the graph was made. */
 bool sc__plan_valid(const sc_plan *p);
+/* in: one per input; out: new, one per output. */
 sc_status sc__plan_run(sc_plan *p, sc_tensor *const *in, sc_tensor **out);
 /* A run in slices: start, advance until done, then finish; or cancel, before or after. Nothing that outlives the run changes before
 ** the last slice (unless it goes step by step: ns -1). A slice begins no step that took longer, last time, than what is left of its time, but always makes some way. */
@@ -192,8 +201,9 @@ sc_tensor *sc__plan_peek(const sc_plan *p, int i, bool out, int k);
 void sc__plan_step_info(const sc_plan *p, int i, int32_t *node, bool *inside, int64_t *ns, int64_t *bytes);
 sc_status sc__plan_finish(sc_plan *p, sc_tensor **out);
 void sc__plan_cancel(sc_plan *p);
-/* Of the latest run in slices: the longest that went by without a look at the clock, and all the updates; nanoseconds. */
-int64_t sc__plan_longest(const sc_plan *p, int i);      /* the same of one step */
+/* Of the latest run in slices, in nanoseconds: the longest of step i that went by without a look at the clock; of any step, and all the
+** updates. */
+int64_t sc__plan_longest(const sc_plan *p, int i);
 void sc__plan_pieces(const sc_plan *p, int64_t *longest, int64_t *updates);
 size_t sc__plan_bytes(const sc_plan *p);
 int sc__plan_steps(const sc_plan *p);

@@ -36,9 +36,8 @@ typedef struct grouping {
 } grouping;
 
 static int32_t same(const grouping *s, int32_t v) { return s->v->same[v]; }
-static int32_t root(const grouping *s, int32_t v) { return same(s, s->g->value[same(s, v)].root); }
-static bool writes(const sc_graph_node *n, int i) { return (n->inplace && i == 0) || (i < 32 && n->op->def->writes >> i & 1); }
-static bool runs(const grouping *s, int32_t k) { return !s->v->dead[k] && (!(s->g->node[k].op->flags & SC_OP_VIEW) || s->g->node[k].inplace); }
+static int32_t root(const grouping *s, int32_t v) { return sc__view_root(s->v, v); }
+static bool runs(const grouping *s, int32_t k) { return sc__view_runs(s->v, k); }
 
 /* ---- what has to run before what ---- */
 
@@ -58,7 +57,7 @@ static void find_edges(grouping *s, int32_t *writer, int32_t *readers, int32_t *
       s->uses[m]++;
     }
     for (int i = 0; i < x->n_in; i++) {
-      if (x->in[i] < 0 || !writes(x, i)) continue;
+      if (!sc__node_writes(x, i)) continue;
       int32_t m = s->memory[root(s, x->in[i])];
       for (int32_t l = readers[m]; l >= 0; l = link[l]) if (link_node[l] != k) s->edge[n++] = link_node[l];
       readers[m] = -1;

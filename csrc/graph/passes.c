@@ -25,8 +25,6 @@ typedef struct pass {
   size_t table_size;
 } pass;
 
-static bool pure(const sc_graph_node *n) { return !sc__node_acts(n); }
-
 static int32_t real(const pass *p, int32_t v) {
   while (v >= 0 && p->v->same[v] != v) v = p->v->same[v];
   return v;
@@ -99,7 +97,7 @@ static void merge_common(pass *p, const bool *written) {
   for (size_t i = 0; i < p->table_size; i++) p->table[i] = -1;
   for (size_t k = 0; k < p->g->n_nodes; k++) {
     const sc_graph_node *n = &p->g->node[k];
-    if (!pure(n) || written_anywhere(p, n, written)) { note_writes(p, (int32_t)k); continue; }
+    if (!sc__node_pure(n) || written_anywhere(p, n, written)) { note_writes(p, (int32_t)k); continue; }
     size_t at = node_hash(p, n) & (p->table_size - 1);
     while (p->table[at] >= 0 && !same_node(p, p->table[at], (int32_t)k)) at = (at + 1) & (p->table_size - 1);
     if (p->table[at] < 0) { p->table[at] = (int32_t)k; continue; }
@@ -115,7 +113,7 @@ static void drop_dead(pass *p) {
   for (size_t k = g->n_nodes; k-- > 0; ) {
     const sc_graph_node *n = &g->node[k];
     if (p->v->dead[k]) continue;
-    bool needed = !pure(n);
+    bool needed = !sc__node_pure(n);
     for (int i = 0; i < n->n_out; i++) needed = needed || p->uses[n->out[i]] > 0;
     if (!needed) { p->v->dead[k] = true; continue; }
     for (int i = 0; i < n->n_in; i++) if (n->in[i] >= 0) p->uses[real(p, n->in[i])]++;

@@ -90,7 +90,7 @@ static sc_status make_headers(sc_plan *p) {
 }
 
 /* The value whose memory v is, after merging. */
-static int32_t root_of(const sc_plan *p, int32_t v) { return p->view.same[p->g->value[p->view.same[v]].root]; }
+static int32_t root_of(const sc_plan *p, int32_t v) { return sc__view_root(&p->view, v); }
 
 static sc_tensor *slot_of(const sc_plan *p, int32_t v) { return v < 0 ? NULL : p->slot[p->view.same[v]]; }
 
@@ -250,7 +250,7 @@ static void find_guards(sc_plan *p) {
       for (int i = 0; i < n->n_in; i++) {
         if (n->in[i] < 0) continue;
         const sc_value *root = &g->value[root_of(p, n->in[i])];
-        bool written = (n->inplace && i == 0) || (i < 32 && n->op->def->writes >> i & 1);
+        bool written = sc__node_writes(n, i);
         if (pass == 0 && written && root->kind == SC_VALUE_INPUT) input_written = true;
         if (pass == 0 || !root->captured || !(written || input_written) || root->captured->flags & SC_T_WRAPPED) continue;
         int k = 0;
@@ -341,10 +341,8 @@ sc_status sc__plan_step(sc_plan *p, int i, sc_meta *meta) {
   if (s != SC_OK) return sc__located(p, p->step[i].node, s);
   if (!p->step[i].writes) return SC_OK;
   const sc_graph_node *n = &p->g->node[p->step[i].node];
-  for (int k = 0; k < n->n_in; k++) {
-    bool written = (n->inplace && k == 0) || (k < 32 && n->op->def->writes >> k & 1);
-    if (written && n->in[k] >= 0 && p->step[i].in[k] == slot_of(p, n->in[k])) slot_of(p, n->in[k])->storage->version++;
-  }
+  for (int k = 0; k < n->n_in; k++)
+    if (sc__node_writes(n, k) && p->step[i].in[k] == slot_of(p, n->in[k])) slot_of(p, n->in[k])->storage->version++;
   return SC_OK;
 }
 

@@ -16,7 +16,7 @@ typedef struct build {
 } build;
 
 static int32_t same(const sc_plan *p, int32_t v) { return p->view.same[v]; }
-static int32_t root(const sc_plan *p, int32_t v) { return same(p, p->g->value[same(p, v)].root); }
+static int32_t root(const sc_plan *p, int32_t v) { return sc__view_root(&p->view, v); }
 
 /* Operand i of member k. */
 static bool operand(build *b, int32_t k, int i, sc_operand *o) {
@@ -111,7 +111,7 @@ static void find_inside(sc_plan *p) {
     if (v->group[k] >= 0) p->inside[same(p, g->node[k].out[0])] = true;
   for (int32_t k = 0; k < (int32_t)g->n_nodes; k++) {
     const sc_graph_node *n = &g->node[k];
-    if (v->dead[k] || (n->op->flags & SC_OP_VIEW && !n->inplace)) continue;
+    if (!sc__view_runs(v, k)) continue;
     for (int i = 0; i < n->n_in; i++) {
       int32_t r = n->in[i] < 0 ? -1 : root(p, n->in[i]), j = r < 0 ? -1 : g->value[r].node;
       if (j >= 0 && v->group[j] >= 0 && v->group[j] != v->group[k]) p->inside[r] = false;

@@ -73,8 +73,6 @@ static sc_status prepare(sc_context *ctx) {
 
 /* ---- values ---- */
 
-static bool pure(const sc_graph_node *n) { return !sc__node_acts(n); }
-
 static sc_status grow(sc_context *ctx, void *list, size_t *room, size_t need, size_t item) {
   if (need <= *room) return SC_OK;
   size_t more = need + need / 2 + 16;
@@ -124,7 +122,7 @@ static sc_status header(sc_rewriter *w, int32_t v, sc_tensor **out) {
 static void unread(sc_rewriter *w, int32_t v, int depth) {
   if (v < 0 || --w->value[v].uses > 0 || depth == 0) return;
   int32_t k = w->to->value[v].node;
-  if (k < 0 || w->dead[k] || !pure(&w->to->node[k])) return;
+  if (k < 0 || w->dead[k] || !sc__node_pure(&w->to->node[k])) return;
   const sc_graph_node *n = &w->to->node[k];
   for (int i = 0; i < n->n_out; i++) if (w->value[n->out[i]].uses > 0) return;
   w->dead[k] = true;
@@ -273,7 +271,7 @@ static sc_status try_rules(sc_rewriter *w, int32_t k, bool *done) {
   const sc_rule *r = w->ctx->rules->by_op[n->op - w->ctx->ops->info];
   int32_t in[8];
   *done = false;
-  if (!r || !pure(n) || n->n_in > 8) return SC_OK;
+  if (!r || !sc__node_pure(n) || n->n_in > 8) return SC_OK;
   for (int i = 1; i < n->n_out; i++) if (w->uses[n->out[i]]) return SC_OK;
   for (int i = 0; i < n->n_in; i++) in[i] = n->in[i] < 0 ? -1 : w->id[n->in[i]];
   for (; r && !*done; r = r->next) {
@@ -296,7 +294,7 @@ static bool constant(const sc_rewriter *w, int32_t v) {
 
 static bool foldable(const sc_rewriter *w, const sc_graph_node *n) {
   const sc_value *x = &w->from->value[n->out[0]];
-  if (!(w->passes & SC_PASS_FOLD) || !pure(n) || n->n_out != 1 || w->last_write[x->root] >= 0 || w->shown[x->root]) return false;
+  if (!(w->passes & SC_PASS_FOLD) || !sc__node_pure(n) || n->n_out != 1 || w->last_write[x->root] >= 0 || w->shown[x->root]) return false;
   for (int i = 0; i < n->n_in; i++) if (!constant(w, n->in[i])) return false;
   for (int i = 0; i < n->op->n_attr; i++) if (n->attr[i].kind == SC_ATTR_GENERATOR || n->attr[i].kind == SC_ATTR_GRAPH) return false;
   int64_t numel;

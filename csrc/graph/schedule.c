@@ -12,13 +12,11 @@
 
 typedef struct marks { sc_plan *p; int32_t *memory; uint8_t *read, *written; bool random; } marks;
 
-static bool node_writes(const sc_graph_node *n, int i) { return (n->inplace && i == 0) || (i < 32 && n->op->def->writes >> i & 1); }
-
-static int32_t memory_of(const marks *m, int32_t v) { return m->memory[m->p->view.same[m->p->g->value[m->p->view.same[v]].root]]; }
+static int32_t memory_of(const marks *m, int32_t v) { return m->memory[sc__view_root(&m->p->view, v)]; }
 
 /* Whether n's writing to its operand i can wait for the end while n itself does not. */
 static bool defers(const marks *m, const sc_graph_node *n, int i) {
-  if (n->inplace || n->in[i] < 0 || !node_writes(n, i)) return false;
+  if (n->inplace || !sc__node_writes(n, i)) return false;
   int32_t r = memory_of(m, n->in[i]);
   return !m->read[r] && !m->written[r] && m->p->g->value[r].kind != SC_VALUE_RESULT;
 }
@@ -31,7 +29,7 @@ static bool belongs(const marks *m, const sc_graph_node *n) {
     int32_t r = memory_of(m, n->in[i]);
     if (m->written[r]) return true;
     if (defers(m, n, i)) continue;
-    if (node_writes(n, i) && (m->read[r] || m->p->g->value[r].kind != SC_VALUE_RESULT)) return true;
+    if (sc__node_writes(n, i) && (m->read[r] || m->p->g->value[r].kind != SC_VALUE_RESULT)) return true;
   }
   return false;
 }
@@ -42,7 +40,7 @@ static void note(marks *m, const sc_graph_node *n) {
     if (n->in[i] < 0) continue;
     int32_t r = memory_of(m, n->in[i]);
     m->read[r] = 1;
-    if (node_writes(n, i)) m->written[r] = 1;
+    if (sc__node_writes(n, i)) m->written[r] = 1;
   }
   for (int i = 0; i < n->n_out; i++) if (!(n->inplace && i == 0)) m->written[memory_of(m, n->out[i])] = 1;
 }

@@ -322,18 +322,6 @@ static void captures(printer *p) {
   }
 }
 
-static bool same_attr(const sc_attr *a, const sc_attr *b) {
-  if (a->kind != b->kind) return false;
-  switch (a->kind) {
-    case SC_ATTR_NONE: return true;
-    case SC_ATTR_STRING: return strcmp(a->s, b->s) == 0;
-    case SC_ATTR_INTS: case SC_ATTR_FLOATS: return a->n == b->n && (a->n == 0 || memcmp(a->v, b->v, (size_t)a->n * 8) == 0);
-    case SC_ATTR_FLOAT: return memcmp(&a->f, &b->f, 8) == 0;
-    case SC_ATTR_GENERATOR: case SC_ATTR_GRAPH: return a->p == b->p;
-    default: return a->i == b->i;
-  }
-}
-
 static int generator_number(printer *p, const void *at) {
   for (int i = 0; i < *p->n_generators; i++) if (p->generator[i] == at) return i + 1;
   if (*p->n_generators == MOST_GENERATORS) { p->t->failed = sc__fail(p->g->ctx, SC_EINVAL, "graph: too many generators to be printed"); return 0; }
@@ -374,7 +362,7 @@ static void attributes(printer *p, const sc_graph_node *n) {
   bool any = false;
   sc__attr_defaults(n->op, preset);
   for (int i = 0; i < n->op->n_attr; i++) {
-    if (same_attr(&n->attr[i], &preset[i])) continue;
+    if (sc__same_attr(&n->attr[i], &preset[i])) continue;
     say(p->t, "%s%s = ", any ? ", " : " {", n->op->param[n->op->attr_param[i]].name);
     value(p, &n->attr[i]);
     any = true;

@@ -33,7 +33,7 @@ static sc_status operand(sc_plan *p, int32_t v, sc_tensor *const *made, sc_tenso
   if (v < 0) { *out = NULL; return SC_OK; }
   v = p->view.same[v];
   const sc_value *x = &p->g->value[v];
-  int32_t maker = p->g->value[p->view.same[x->root]].node;
+  int32_t maker = p->g->value[sc__view_root(&p->view, v)].node;
   sc_tensor *base = maker >= 0 ? made[maker] : NULL;
   if (!base) { *out = sc_tensor_retain(p->slot[v]); return SC_OK; }
   if (!x->view) { *out = sc_tensor_retain(base); return SC_OK; }
