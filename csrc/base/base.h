@@ -149,7 +149,7 @@ const char *sc__printable(const char *text, size_t length, char *out, size_t siz
 void *sc__alloc(sc_context *ctx, size_t bytes);
 void *sc__alloc_zero(sc_context *ctx, size_t bytes);
 void sc__release(sc_context *ctx, void *block, size_t bytes);
-/* Room in a list for one more than its n items of `size` bytes, doubling; list: where the pointer to them is. */
+/* Room in a list for item n of `size` bytes and all before it, doubling; what is new is zeros. list: where the pointer to the items is. */
 sc_status sc__grow(sc_context *ctx, void *list, size_t n, size_t *room, size_t size);
 /* a * b into *out; false on overflow or a negative factor */
 static inline bool sc__mul(int64_t a, int64_t b, int64_t *out) {

@@ -207,12 +207,14 @@ void *sc__alloc_zero(sc_context *ctx, size_t bytes) {
 }
 
 sc_status sc__grow(sc_context *ctx, void *list, size_t n, size_t *room, size_t size) {
-  if (n < *room) return SC_OK;
+  if (SC_LIKELY(n < *room)) return SC_OK;
   size_t more = *room ? *room * 2 : 16;
+  while (more <= n) more *= 2;
   void *old, *bigger = sc__alloc(ctx, more * size);
   if (!bigger) return sc__no_memory(ctx, more * size);
   memcpy(&old, list, sizeof old);
-  if (old) memcpy(bigger, old, n * size);
+  if (old) memcpy(bigger, old, *room * size);
+  memset((char *)bigger + *room * size, 0, (more - *room) * size);
   sc__release(ctx, old, *room * size);
   memcpy(list, &bigger, sizeof bigger);
   *room = more;

@@ -95,7 +95,7 @@ static const uint8_t TYPE_BYTES[N_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 0, 8, 8, 
 typedef struct text { sc_context *ctx; char *s; size_t n, room; } text;
 
 static sc_status put(text *t, const char *s, size_t n) {
-  while (t->n + n >= t->room) SC_TRY(sc__grow(t->ctx, &t->s, t->room, &t->room, 1));
+  SC_TRY(sc__grow(t->ctx, &t->s, t->n + n, &t->room, 1));
   memcpy(t->s + t->n, s, n);
   t->n += (int64_t)n;
   return SC_OK;

@@ -79,22 +79,13 @@ uint64_t sc__model_check(const uint8_t *graph, size_t graph_size, const uint8_t 
 
 /* ---- the file ---- */
 
-static bool is(const uint8_t *s, size_t n, const char *text) { return n == strlen(text) && memcmp(s, text, n) == 0; }
-
 static bool metadata(sc_model *m, const uint8_t *data, size_t size) {
-  sc_pb p = sc__pb(data, size);
-  const uint8_t *key = (const uint8_t *)"", *value = key;
-  size_t n = 0, length = 0;
-  int r;
-  while ((r = sc__pb_next(&p)) > 0) {
-    if (p.wire != SC_PB_BYTES) continue;
-    if (p.field == 1) { key = p.data; n = p.size; }
-    if (p.field == 2) { value = p.data; length = p.size; }
-  }
-  if (is(key, n, "sconce.graph")) { m->text = value; m->text_size = length; }
-  if (is(key, n, "sconce.check")) { m->check = value; m->check_size = length; }
-  if (is(key, n, "sconce.random")) { m->random = value; m->random_size = length; }
-  return r == 0;
+  sc_pb_pair p;
+  if (!sc__pb_pair(data, size, &p)) return false;
+  if (sc__pb_is(p.key, p.n_key, "sconce.graph")) { m->text = p.value; m->text_size = p.n_value; }
+  if (sc__pb_is(p.key, p.n_key, "sconce.check")) { m->check = p.value; m->check_size = p.n_value; }
+  if (sc__pb_is(p.key, p.n_key, "sconce.random")) { m->random = p.value; m->random_size = p.n_value; }
+  return true;
 }
 
 static bool training(sc_model *m, const uint8_t *data, size_t size) {
@@ -152,7 +143,7 @@ static bool checked(const sc_model *m) {
 #endif
   char want[24];
   snprintf(want, sizeof want, "%016llx", (unsigned long long)sc__model_check(m->graph, m->graph_size, m->training, m->training_size, m->text, m->text_size));
-  return m->check && is(m->check, m->check_size, want);
+  return sc__pb_is(m->check, m->check_size, want);
 }
 
 /* "SEED OFFSET" */

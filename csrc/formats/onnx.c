@@ -43,19 +43,11 @@ static bool decimal(const uint8_t *s, size_t n, int64_t *out) {
 }
 
 static bool external_entry(sc_onnx_tensor *t, const uint8_t *data, size_t size) {
-  sc_pb p = sc__pb(data, size);
-  const uint8_t *key = NULL, *value = (const uint8_t *)"";
-  size_t n = 0, length = 0;
-  int r;
-  while ((r = sc__pb_next(&p)) > 0) {
-    if (p.wire != SC_PB_BYTES) continue;
-    if (p.field == 1) { key = p.data; n = p.size; }
-    if (p.field == 2) { value = p.data; length = p.size; }
-  }
-  if (r < 0 || !key) return false;
-  if (n == 8 && memcmp(key, "location", 8) == 0) { t->location = (const char *)value; t->location_length = length; }
-  if (n == 6 && memcmp(key, "offset", 6) == 0) return decimal(value, length, &t->offset);
-  if (n == 6 && memcmp(key, "length", 6) == 0) return decimal(value, length, &t->length);
+  sc_pb_pair p;
+  if (!sc__pb_pair(data, size, &p) || !p.key) return false;
+  if (sc__pb_is(p.key, p.n_key, "location")) { t->location = (const char *)p.value; t->location_length = p.n_value; }
+  if (sc__pb_is(p.key, p.n_key, "offset")) return decimal(p.value, p.n_value, &t->offset);
+  if (sc__pb_is(p.key, p.n_key, "length")) return decimal(p.value, p.n_value, &t->length);
   return true;
 }
 

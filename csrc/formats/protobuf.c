@@ -62,3 +62,17 @@ int sc__pb_value(const sc_pb *p, int wire, size_t *place, uint64_t *out) {
   *place = (size_t)(at - p->data);
   return 1;
 }
+
+bool sc__pb_pair(const uint8_t *data, size_t size, sc_pb_pair *out) {
+  sc_pb p = sc__pb(data, size);
+  int r;
+  *out = (sc_pb_pair){.value = (const uint8_t *)""};
+  while ((r = sc__pb_next(&p)) > 0) {
+    if (p.wire != SC_PB_BYTES) continue;
+    if (p.field == 1) { out->key = p.data; out->n_key = p.size; }
+    if (p.field == 2) { out->value = p.data; out->n_value = p.size; }
+  }
+  return r == 0;
+}
+
+bool sc__pb_is(const uint8_t *s, size_t n, const char *text) { return s && n == strlen(text) && memcmp(s, text, n) == 0; }

@@ -25,5 +25,9 @@ bool sc__pb_varint(const uint8_t **at, const uint8_t *end, uint64_t *out);
 /* Of a repeated number in the field just read, packed or not: the values one by one. *place starts at 0. 1: a value, 0: no more,
 ** -1: malformed. wire: how single values are written. */
 int sc__pb_value(const sc_pb *p, int wire, size_t *place, uint64_t *out);
+/* A message of two strings, a key (field 1; NULL: it is not there) and its value (field 2; empty then). false: malformed. */
+typedef struct sc_pb_pair { const uint8_t *key, *value; size_t n_key, n_value; } sc_pb_pair;
+bool sc__pb_pair(const uint8_t *data, size_t size, sc_pb_pair *out);
+bool sc__pb_is(const uint8_t *s, size_t n, const char *text);
 
 #endif

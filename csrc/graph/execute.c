@@ -1,7 +1,6 @@
 /* The plain executor: emits the nodes in the order of recording, with gradients off, and drops each value after its last use. */
 #include "graph.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static void find_last_uses(const sc_graph *g, int32_t *last) {
@@ -31,12 +30,7 @@ static sc_status run_node(sc_graph *g, const sc_graph_node *n, sc_tensor **slot)
   int n_out;
   sc_status s = sc__emit(g->ctx, n->op, in, n->n_in, n->attr, n->base, out, &n_out);
   if (in != few) sc__release(g->ctx, in, (size_t)n->n_in * sizeof *in);
-  if (s != SC_OK && n->where.line) {
-    char text[700], where[600];
-    snprintf(text, sizeof text, "%.600s", g->ctx->error);
-    return sc__fail(g->ctx, s, "%s (%s)", text, sc__origin_text(&n->where, where, sizeof where));
-  }
-  SC_TRY(s);
+  if (s != SC_OK) return sc__fail_at(g->ctx, &n->where, s);
   for (int i = 0; i < n_out; i++) {
     sc_tensor_release(slot[n->out[i]]);
     slot[n->out[i]] = out[i];

@@ -87,22 +87,14 @@ static sc_status into(const pick *p, sc_graph *to, const int32_t *fetch, int n_f
   size_t bytes = (p->g->n_values + 1) * sizeof(sc_tensor *);
   sc__instance s = {.from = p->g, .sizes = &none, .now = sc__alloc_zero(ctx, bytes)};
   if (!s.now) return sc__no_memory(ctx, bytes);
-  sc_graph *was = ctx->tracing, *building = ctx->building;
-  bool grad = ctx->grad_enabled;
-  ctx->grad_enabled = false;
-  ctx->tracing = to;
+  sc__emitting was = sc__emit_into(to);
   sc_status st = rebuild(p, &s, to, feed, n_feed);
   if (st == SC_OK) st = outputs(&s, to, fetch, n_fetch);
-  ctx->tracing = was;
-  ctx->building = building;
-  ctx->grad_enabled = grad;
+  sc__emit_into_end(ctx, &was);
   sc__instance_end(&s);
   for (size_t v = 0; v < p->g->n_values; v++) sc_tensor_release(s.now[v]);
   sc__release(ctx, s.now, bytes);
-  for (size_t v = 0; v < p->g->n_values; v++) {         /* whether captures ask for gradients is decided by the recording */
-    int32_t w = p->g->value[v].captured ? sc__captured_value(to, p->g->value[v].captured) : -1;
-    if (w >= 0) to->value[w].requires = p->g->value[v].requires;
-  }
+  sc__same_requires(p->g, to);
   memcpy(to->size_name, p->g->size_name, sizeof to->size_name);
   to->n_sizes = p->g->n_sizes;
   return st;

@@ -30,6 +30,13 @@ const char *sc__origin_text(const sc_origin *o, char *out, size_t size) {
   return out;
 }
 
+sc_status sc__fail_at(sc_context *ctx, const sc_origin *where, sc_status status) {
+  char text[700], place[600];
+  if (!where->line) return status;
+  snprintf(text, sizeof text, "%.600s", ctx->error);
+  return sc__fail(ctx, status, "%s (%s)", text, sc__origin_text(where, place, sizeof place));
+}
+
 bool sc__node_random(const sc_graph_node *n) {
   const sc_control *p = control_of(n->attr, n->op->n_attr);
   return n->op->flags & SC_OP_RANDOM || (p && p->random);

@@ -105,18 +105,27 @@ bool sc__is_symbolic_size(int64_t size);
 /* v = quotient * (stand-in of that symbol, one of the first n) + rest; the quotient may hold another one. false: v is a plain number. */
 bool sc__size_term(int n, int64_t v, int *symbol, int64_t *quotient, int64_t *rest);
 int64_t sc__sizes_apply(const sc_sizes *z, int64_t v);
-/* new: the same graph for actual sizes. fetch: values to be its outputs instead of g's, named "1", "2" …; NULL: g's. */
-sc_status sc__graph_instantiate(const sc_graph *g, const sc_sizes *sizes, const int32_t *fetch, int n_fetch, sc_graph **out);
+/* new: the same graph for actual sizes. */
+sc_status sc__graph_instantiate(const sc_graph *g, const sc_sizes *sizes, sc_graph **out);
 
 /* new: the same graph for another context, captured tensors shared (job_move.c). */
 sc_status sc__graph_move(const sc_graph *g, sc_context *ctx, sc_graph **out);
 /* new: what computes those values from the values fed and the inputs (fetch.c). Its inputs are those of g that are needed, then one named
 ** "feed 1" … for each value fed; its outputs are named "1", "2" …. updates: also what g writes to captured tensors. */
 sc_status sc__graph_fetch(const sc_graph *g, const int32_t *fetch, int n_fetch, const int32_t *feed, int n_feed, bool updates, sc_graph **out);
-/* text with the names of g's sizes instead of their stand-ins (names.c). */
+/* text with the names of g's sizes instead of their stand-ins (names.c); as it is when g is NULL or has none. */
 void sc__name_sizes(const sc_graph *g, const char *text, char *out, size_t size);
 /* Whether both are recordings of the same computation (compare.c). */
 sc_status sc__graph_same(const sc_graph *a, const sc_graph *b, bool *out);
+
+/* What the context was doing before ops were emitted into another graph, without gradients; put back by the end. */
+typedef struct sc__emitting { sc_graph *tracing, *building; bool grad; } sc__emitting;
+sc__emitting sc__emit_into(sc_graph *to);
+void sc__emit_into_end(sc_context *ctx, const sc__emitting *was);
+/* Whether captures ask for gradients is decided by the recording: `to` was emitted from g. */
+void sc__same_requires(const sc_graph *g, sc_graph *to);
+/* The context's error as it is, with the place in the script that recorded the node. */
+sc_status sc__fail_at(sc_context *ctx, const sc_origin *where, sc_status status);
 
 /* A graph being emitted again into the one that is traced. now: [n_values] what a value has become there. */
 typedef struct sc__instance { const sc_graph *from; const sc_sizes *sizes; sc_tensor **now; struct sc_control *controls; } sc__instance;

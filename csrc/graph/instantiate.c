@@ -90,7 +90,7 @@ static sc_status control(instance *s, sc_attr *a) {
   if (!p->now) {
     sc_status st = SC_OK;
     like.rounds = sc__sizes_apply(s->sizes, p->rounds);
-    for (int i = 0; i < p->n_graphs && st == SC_OK; i++) st = sc__graph_instantiate(p->graph[i], s->sizes, NULL, 0, &graph[i]);
+    for (int i = 0; i < p->n_graphs && st == SC_OK; i++) st = sc__graph_instantiate(p->graph[i], s->sizes, &graph[i]);
     if (st == SC_OK) st = sc__control_new(p->ctx, &like, graph, &p->now);
     for (int i = 0; i < p->n_graphs; i++) sc_graph_release(graph[i]);
     SC_TRY(st);
@@ -166,41 +166,45 @@ static sc_status rebuild(instance *s, sc_graph *to) {
   return SC_OK;
 }
 
-static sc_status outputs(instance *s, sc_graph *to, const int32_t *fetch, int n) {
-  const sc_graph *g = s->from;
-  for (size_t i = 0; i < g->n_outputs && !fetch; i++) SC_TRY(sc_graph_output(to, g->output[i].name, s->now[g->output[i].value]));
-  for (int i = 0; i < n; i++) {
-    char name[16];
-    snprintf(name, sizeof name, "%d", i + 1);
-    SC_TRY(sc_graph_output(to, name, s->now[fetch[i]]));
-  }
-  return SC_OK;
-}
-
-sc_status sc__graph_instantiate(const sc_graph *g, const sc_sizes *sizes, const int32_t *fetch, int n_fetch, sc_graph **out) {
-  sc_context *ctx = g->ctx;
-  instance s = {.from = g, .sizes = sizes, .now = sc__alloc_zero(ctx, (g->n_values + 1) * sizeof *s.now)};
-  sc_graph *to = NULL, *was = ctx->tracing, *building = ctx->building;
-  if (!s.now) return sc__no_memory(ctx, g->n_values * sizeof *s.now);
-  sc_status st = sc_graph_new(ctx, &to);
-  bool grad = ctx->grad_enabled;
-  if (to && g->generators) to->generators = sc_tensor_retain(g->generators);
+sc__emitting sc__emit_into(sc_graph *to) {
+  sc_context *ctx = to->ctx;
+  sc__emitting was = {ctx->tracing, ctx->building, ctx->grad_enabled};
   ctx->grad_enabled = false;
   ctx->tracing = to;
-  if (st == SC_OK) st = rebuild(&s, to);
-  if (st == SC_OK) st = outputs(&s, to, fetch, n_fetch);
-  ctx->tracing = was;
-  ctx->building = building;
-  ctx->grad_enabled = grad;
+  return was;
+}
+
+void sc__emit_into_end(sc_context *ctx, const sc__emitting *was) {
+  ctx->tracing = was->tracing;
+  ctx->building = was->building;
+  ctx->grad_enabled = was->grad;
+}
+
+void sc__same_requires(const sc_graph *g, sc_graph *to) {
+  for (size_t v = 0; v < g->n_values; v++) {
+    int32_t w = g->value[v].captured ? sc__captured_value(to, g->value[v].captured) : -1;
+    if (w >= 0) to->value[w].requires = g->value[v].requires;
+  }
+}
+
+sc_status sc__graph_instantiate(const sc_graph *g, const sc_sizes *sizes, sc_graph **out) {
+  sc_context *ctx = g->ctx;
+  instance s = {.from = g, .sizes = sizes, .now = sc__alloc_zero(ctx, (g->n_values + 1) * sizeof *s.now)};
+  sc_graph *to = NULL;
+  if (!s.now) return sc__no_memory(ctx, g->n_values * sizeof *s.now);
+  sc_status st = sc_graph_new(ctx, &to);
+  if (st == SC_OK) {
+    if (g->generators) to->generators = sc_tensor_retain(g->generators);
+    sc__emitting was = sc__emit_into(to);
+    st = rebuild(&s, to);
+    for (size_t i = 0; i < g->n_outputs && st == SC_OK; i++) st = sc_graph_output(to, g->output[i].name, s.now[g->output[i].value]);
+    sc__emit_into_end(ctx, &was);
+  }
   sc__instance_end(&s);
   for (size_t v = 0; v < g->n_values; v++) sc_tensor_release(s.now[v]);
   sc__release(ctx, s.now, (g->n_values + 1) * sizeof *s.now);
   if (st != SC_OK) { sc_graph_release(to); return st; }
-  for (size_t v = 0; v < g->n_values; v++) {      /* whether captures ask for gradients is decided by the recording */
-    if (!g->value[v].captured) continue;
-    int32_t w = sc__captured_value(to, g->value[v].captured);
-    if (w >= 0) to->value[w].requires = g->value[v].requires;
-  }
+  sc__same_requires(g, to);
   *out = to;
   return SC_OK;
 }

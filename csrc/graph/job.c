@@ -137,7 +137,7 @@ static sc_status plan_for(sc_run *r, sc_tensor *const *in, sc_plan **out) {
   if (k == r->n) {
     sc_graph *g = r->g;
     sc_plan *p;
-    if (z.n) SC_TRY(sc__graph_instantiate(r->g, &z, NULL, 0, &g));
+    if (z.n) SC_TRY(sc__graph_instantiate(r->g, &z, &g));
     sc_status s = sc__plan_new(g, SC_PASS_ALL, &p);
     if (g != r->g) sc_graph_release(g);
     SC_TRY(s);

@@ -33,6 +33,7 @@ static void term(const sc_graph *g, writer *w, int64_t v, int depth) {
 
 void sc__name_sizes(const sc_graph *g, const char *text, char *out, size_t size) {
   writer w = {out, size};
+  if (!g || !g->n_sizes) { snprintf(out, size, "%s", text); return; }
   bool inside = false;                                  /* of a word or a number */
   while (*text) {
     size_t n = strspn(text, "0123456789");

@@ -73,23 +73,11 @@ static sc_status prepare(sc_context *ctx) {
 
 /* ---- values ---- */
 
-static sc_status grow(sc_context *ctx, void *list, size_t *room, size_t need, size_t item) {
-  if (need <= *room) return SC_OK;
-  size_t more = need + need / 2 + 16;
-  void **at = list, *p = sc__alloc_zero(ctx, more * item);
-  if (!p) return sc__no_memory(ctx, more * item);
-  if (*room) memcpy(p, *at, *room * item);
-  sc__release(ctx, *at, *room * item);
-  *at = p;
-  *room = more;
-  return SC_OK;
-}
-
 /* Room for what the new graph has got since. */
 static sc_status sync(sc_rewriter *w) {
-  SC_TRY(grow(w->ctx, &w->value, &w->room, w->to->n_values, sizeof *w->value));
+  SC_TRY(sc__grow(w->ctx, &w->value, w->to->n_values, &w->room, sizeof *w->value));
   for (; w->n < w->to->n_values; w->n++) w->value[w->n] = (sc_rw_value){.write = -1, .back = -1};
-  return grow(w->ctx, &w->dead, &w->room_nodes, w->to->n_nodes, sizeof *w->dead);
+  return sc__grow(w->ctx, &w->dead, w->to->n_nodes, &w->room_nodes, sizeof *w->dead);
 }
 
 /* Old value v has become t. */
@@ -437,15 +425,10 @@ sc_status sc__graph_rewrite(sc_graph *g, unsigned passes, sc_graph **out) {
   if (s == SC_OK) {
     w.id = block; w.uses = block + n; w.last_write = block + 2 * n; w.shown = (bool *)(block + 3 * n);
     survey(&w);
-    sc_graph *was = ctx->tracing, *building = ctx->building;
-    bool grad = ctx->grad_enabled;
-    ctx->grad_enabled = false;
-    ctx->tracing = w.to;
+    sc__emitting was = sc__emit_into(w.to);
     ctx->building = NULL;
     s = walk(&w);
-    ctx->tracing = was;
-    ctx->building = building;
-    ctx->grad_enabled = grad;
+    sc__emit_into_end(ctx, &was);
     if (s == SC_OK && w.fired) s = compact(&w);
   }
   int fired = w.fired;

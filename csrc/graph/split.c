@@ -87,14 +87,11 @@ sc_status sc__graph_split(sc_graph *g, const sc_graph_mark *m, sc_graph **tail, 
   if (!s.at.now) return sc__no_memory(ctx, bytes);
   s.saved = (int32_t *)(s.at.now + values + 1);
   sc_status st = sc_graph_new(ctx, &s.to);
-  sc_graph *was = ctx->tracing, *building = ctx->building;
-  bool grad = ctx->grad_enabled;
-  ctx->grad_enabled = false;
-  ctx->tracing = s.to;
-  if (st == SC_OK) st = emit_tail(&s);
-  ctx->tracing = was;
-  ctx->building = building;
-  ctx->grad_enabled = grad;
+  if (st == SC_OK) {
+    sc__emitting was = sc__emit_into(s.to);
+    st = emit_tail(&s);
+    sc__emit_into_end(ctx, &was);
+  }
   if (st == SC_OK) {
     sc__graph_cut(g, m);
     st = hand_over(&s, g);

@@ -54,20 +54,6 @@ static sc_status bad(shared *s, const char *format, ...) {
   return sc__fail(s->ctx, SC_EFORMAT, "graph text, line %d: %s", s->line, sc__printable(text, strlen(text), shown, sizeof shown));
 }
 
-/* Room for one more in a list of pointers or structures. */
-static sc_status grow(sc_context *ctx, void *list, size_t *room, size_t n, size_t item) {
-  if (n < *room) return SC_OK;
-  size_t bigger = *room ? *room * 2 : 16;
-  while (bigger <= n) bigger *= 2;
-  void *p = sc__alloc_zero(ctx, bigger * item), **at = list;
-  if (!p) return sc__no_memory(ctx, bigger * item);
-  if (*room) memcpy(p, *at, *room * item);
-  sc__release(ctx, *at, *room * item);
-  *at = p;
-  *room = bigger;
-  return SC_OK;
-}
-
 /* ---- tokens ---- */
 
 static void blanks(shared *s) {
@@ -299,7 +285,7 @@ static sc_status value_number(reader *r, uint64_t *out) {
 
 /* Takes t. */
 static sc_status set_value(reader *r, uint64_t k, sc_tensor *t) {
-  sc_status s = grow(r->s->ctx, &r->value, &r->room, (size_t)k, sizeof *r->value);
+  sc_status s = sc__grow(r->s->ctx, &r->value, (size_t)k, &r->room, sizeof *r->value);
   if (s == SC_OK && r->value[k]) s = bad(r->s, "%%%llu is defined twice", (unsigned long long)k);
   if (s != SC_OK) { sc_tensor_release(t); return s; }
   r->value[k] = t;
@@ -351,7 +337,7 @@ static sc_status new_block(shared *s, int64_t bytes, sc_tensor **out) {
 
 /* The block of that memory, at least so many bytes. When it has to grow, the tensors that lie in it move. */
 static sc_status block_of(shared *s, int64_t number, int64_t bytes, sc_tensor **out) {
-  SC_TRY(grow(s->ctx, &s->memory, &s->room_memories, (size_t)number, sizeof *s->memory));
+  SC_TRY(sc__grow(s->ctx, &s->memory, (size_t)number, &s->room_memories, sizeof *s->memory));
   memory *m = &s->memory[number];
   if (m->block && m->block->numel >= bytes) { *out = m->block; return SC_OK; }
   sc_tensor *bigger;
@@ -430,7 +416,7 @@ static sc_status make_capture(shared *s, const placed *p, sc_tensor **out) {
 }
 
 static sc_status remember(shared *s, const char *name, sc_tensor *t) {
-  SC_TRY(grow(s->ctx, &s->known, &s->room_known, s->n_known, sizeof *s->known));
+  SC_TRY(sc__grow(s->ctx, &s->known, s->n_known, &s->room_known, sizeof *s->known));
   s->known[s->n_known++] = (known){name, sc_tensor_retain(t)};
   return SC_OK;
 }
@@ -597,8 +583,8 @@ static sc_status operand(reader *r, operands *o) {
   shared *s = r->s;
   uint64_t k;
   sc_tensor *t = NULL;
-  SC_TRY(grow(s->ctx, &o->t, &o->room, (size_t)o->n, sizeof *o->t));
-  SC_TRY(grow(s->ctx, &o->made, &o->room_made, (size_t)o->n, sizeof *o->made));
+  SC_TRY(sc__grow(s->ctx, &o->t, (size_t)o->n, &o->room, sizeof *o->t));
+  SC_TRY(sc__grow(s->ctx, &o->made, (size_t)o->n, &o->room_made, sizeof *o->made));
   if (peek(s, '%')) {
     SC_TRY(value_number(r, &k));
     SC_TRY(get_value(r, k, &t));
@@ -772,7 +758,7 @@ static sc_status new_program(reader *r) {
   while (like.kind < SC_CONTROL_KINDS && strcmp(KINDS[like.kind], s->name) != 0) like.kind++;
   if (like.kind == SC_CONTROL_KINDS) return bad(s, "there is no program of kind %s", s->name);
   SC_TRY(program_settings(s, &like));
-  sc_status st = grow(s->ctx, &r->program, &r->room_programs, r->n_programs, sizeof *r->program);
+  sc_status st = sc__grow(s->ctx, &r->program, r->n_programs, &r->room_programs, sizeof *r->program);
   if (st == SC_OK) st = program_graphs(s, &like, graphs);
   if (st == SC_OK) st = sc__control_new(s->ctx, &like, graphs, &p);
   if (st == SC_OK) r->program[r->n_programs++] = p;
@@ -847,15 +833,14 @@ static void reader_end(reader *r) {
 static sc_status graph(shared *s, bool nested, sc_graph **out) {
   reader r = {.s = s};
   sc_context *ctx = s->ctx;
-  struct sc_graph *was = ctx->tracing;
   if (s->depth == MOST_DEEP) return bad(s, "graphs are nested too deep");
   SC_TRY(sc_graph_new(ctx, &r.g));
   s->depth++;
-  ctx->tracing = r.g;
+  sc__emitting was = sc__emit_into(r.g);
   sc_status st = SC_OK;
   r.g->generators = sc_tensor_retain(s->generators);
   for (blanks(s); st == SC_OK && s->at < s->end && !(nested && *s->at == ']'); blanks(s)) st = statement(&r);
-  ctx->tracing = was;
+  sc__emit_into_end(ctx, &was);
   s->depth--;
   reader_end(&r);
   if (st != SC_OK) { sc_graph_release(r.g); return st; }
@@ -885,16 +870,11 @@ static void shared_end(shared *s) {
 sc_status sc__graph_read(sc_context *ctx, const char *text, size_t size, sc__capture_fn find, void *user, int64_t room, sc_graph **out) {
   shared s = {.ctx = ctx, .at = text, .end = text + size, .line = 1, .find = find, .user = user, .left = room, .as_given = !room, .name = sc__alloc(ctx, MOST_NAME)};
   if (!s.name) return sc__no_memory(ctx, MOST_NAME);
-  bool grad = ctx->grad_enabled;
   uint8_t index_base = ctx->index_base;
-  struct sc_graph *building = ctx->building;
-  ctx->grad_enabled = false;
   sc_status st = sc_tensor_new(ctx, SC_INT64, 2, (int64_t[]){64, 2}, &s.generators);
   if (st == SC_OK) st = header(&s);
   if (st == SC_OK) st = graph(&s, false, out);
-  ctx->grad_enabled = grad;
   ctx->index_base = index_base;
-  ctx->building = building;
   shared_end(&s);
   return st;
 }

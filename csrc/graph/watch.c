@@ -4,15 +4,8 @@
 #include "plan.h"
 
 #include <math.h>
-#include <stdio.h>
 
-sc_status sc__located(sc_plan *p, int32_t node, sc_status status) {
-  const sc_graph_node *n = &p->g->node[node];
-  char text[700], where[600];
-  if (!n->where.line) return status;
-  snprintf(text, sizeof text, "%.600s", p->ctx->error);
-  return sc__fail(p->ctx, status, "%s (%s)", text, sc__origin_text(&n->where, where, sizeof where));
-}
+sc_status sc__located(sc_plan *p, int32_t node, sc_status status) { return sc__fail_at(p->ctx, &p->g->node[node].where, status); }
 
 static bool has_nan(const sc_tensor *t) {
   sc_tensor *packed;

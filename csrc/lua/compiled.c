@@ -19,12 +19,12 @@ typedef struct way {
   int8_t order[SC_MOST_ARGUMENTS];   /* which argument each of the plan's inputs is */
 } way;
 
-typedef struct dispatcher { sc_context *ctx; way *way; int n, room, latest; } dispatcher;
+typedef struct dispatcher { sc_context *ctx; way *way; size_t room; int n, latest; } dispatcher;
 
 static int dispatcher_gc(lua_State *L) {
   dispatcher *d = lua_touserdata(L, 1);
   if (!d->ctx) return 0;
-  sc__release(d->ctx, d->way, (size_t)d->room * sizeof *d->way);
+  sc__release(d->ctx, d->way, d->room * sizeof *d->way);
   sc__context_unref(d->ctx);
   d->ctx = NULL;
   return 0;
@@ -61,15 +61,7 @@ static int add_way(lua_State *L) {
   dispatcher *d = luaL_checkudata(L, 1, DISPATCHER);
   int at = (int)luaL_optinteger(L, 9, d->n + 1) - 1;
   if (at < 0 || at > d->n) return luaL_error(L, "no such way");
-  if (at == d->room) {
-    int more = d->room ? d->room * 2 : 2;
-    way *p = sc__alloc(d->ctx, (size_t)more * sizeof *p);
-    if (!p) sc__check(L, b, sc__no_memory(d->ctx, (size_t)more * sizeof *p));
-    if (d->n) memcpy(p, d->way, (size_t)d->n * sizeof *p);
-    sc__release(d->ctx, d->way, (size_t)d->room * sizeof *p);
-    d->way = p;
-    d->room = more;
-  }
+  sc__check(L, b, sc__grow(d->ctx, &d->way, (size_t)at, &d->room, sizeof *d->way));
   lua_getiuservalue(L, 1, 1);
   way w = {.direct = lua_toboolean(L, 8), .by_value = lua_istable(L, 6), .plan = sc__check_plan(L, 4)};
   size_t n;

@@ -111,16 +111,10 @@ static int graph_run(lua_State *L) {
 static void push_value_name(lua_State *L, const sc_graph *g, int32_t v) {
   if (v < 0) { lua_pushliteral(L, "nil"); return; }
   const sc_value *x = &g->value[v];
-  char shape[200], text[300];
+  char shape[200], named[200], text[300];
   const char *kind = x->kind == SC_VALUE_INPUT ? x->name : x->kind == SC_VALUE_CAPTURE ? "captured" : "";
-  if (g->n_sizes) {
-    char named[200];
-    sc__name_sizes(g, sc__shape_text(x->ndim, x->dim, shape, sizeof shape), named, sizeof named);
-    snprintf(text, sizeof text, "%%%d%s%s %s%s", v + 1, kind[0] ? ":" : "", kind, sc_dtype_name((sc_dtype)x->dtype), named);
-    lua_pushstring(L, text);
-    return;
-  }
-  snprintf(text, sizeof text, "%%%d%s%s %s%s", v + 1, kind[0] ? ":" : "", kind, sc_dtype_name((sc_dtype)x->dtype), sc__shape_text(x->ndim, x->dim, shape, sizeof shape));
+  sc__name_sizes(g, sc__shape_text(x->ndim, x->dim, shape, sizeof shape), named, sizeof named);
+  snprintf(text, sizeof text, "%%%d%s%s %s%s", v + 1, kind[0] ? ":" : "", kind, sc_dtype_name((sc_dtype)x->dtype), named);
   lua_pushstring(L, text);
 }
 
@@ -530,7 +524,7 @@ static int graph_instantiate(lua_State *L) {
     lua_pop(L, 1);
   }
   graph_box *box = new_box(L);
-  sc__check(L, b, sc__graph_instantiate(g, &z, NULL, 0, &box->g));
+  sc__check(L, b, sc__graph_instantiate(g, &z, &box->g));
   return 1;
 }
 

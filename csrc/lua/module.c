@@ -106,10 +106,9 @@ int sc__raise_text(lua_State *L, binding *b, const char *format, ...) {
   va_end(ap);
   sc__tame(text);
   push_where(L, b);
-  const sc_graph *g = b->ctx->building;
   char named[1024];
-  if (g && g->n_sizes) sc__name_sizes(g, text, named, sizeof named);
-  lua_pushstring(L, g && g->n_sizes ? named : text);
+  sc__name_sizes(b->ctx->building, text, named, sizeof named);
+  lua_pushstring(L, named);
   lua_concat(L, 2);
   return lua_error(L);
 }

@@ -118,9 +118,8 @@ local function check_names(what, inputs, feeds)
   for i, input in ipairs(inputs) do known[input.name], names[i] = true, input.name end
   for name in pairs(feeds) do
     if not known[name] then
-      local near = type(name) == "string" and require("sconce.help").nearest(name, known) or {}
-      fault.raise(what, "there is no input %s; %s", fault.describe(name), #near > 0 and "did you mean " .. table.concat(near, ", ") .. "?"
-        or #names > 0 and "the inputs are " .. table.concat(names, ", ") or "the graph has none")
+      fault.raise(what, "there is no input %s; %s", fault.describe(name), require("sconce.help").suggest(name, known,
+        #names > 0 and "the inputs are " .. table.concat(names, ", ") or "the graph has none"))
     end
   end
 end
@@ -230,9 +229,8 @@ local function check_fetch(self, i, f)
   if type(f) == "string" then
     local known = {}
     for _, name in ipairs(self.graph.outputs) do known[name] = true end
-    local near = require("sconce.help").nearest(f, known)
-    fault.raise("session", "the graph has no output named %q; %s", f, #near > 0 and "did you mean " .. table.concat(near, ", ") .. "?"
-      or #self.graph.outputs > 0 and "the outputs are " .. table.concat(self.graph.outputs, ", ") or "it has none")
+    fault.raise("session", "the graph has no output named %q; %s", f, require("sconce.help").suggest(f, known,
+      #self.graph.outputs > 0 and "the outputs are " .. table.concat(self.graph.outputs, ", ") or "it has none"))
   end
 end
 

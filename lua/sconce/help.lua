@@ -60,6 +60,16 @@ function help.nearest(name, candidates)
   return names
 end
 
+--- "did you mean a, b?" for what is close to `name`, else `otherwise`.
+---@param name any
+---@param candidates table<string, any>
+---@param otherwise string
+---@return string
+function help.suggest(name, candidates, otherwise)
+  local near = type(name) == "string" and help.nearest(name, candidates) or {}
+  return #near > 0 and "did you mean " .. table.concat(near, ", ") .. "?" or otherwise
+end
+
 -- What PyTorch's tensors have and these do not, with what to write instead.
 local HOST = "all tensors are in the host's memory, so there is nothing to move"
 local ELSEWHERE = {
