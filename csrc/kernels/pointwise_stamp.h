@@ -167,19 +167,7 @@
 #undef T
 #undef S
 #undef M
-#undef SC_PW_ROW
-#undef DO_FI_VEC
-#undef DO_FIB_VEC
-#undef DO_F_VEC
-#undef DO_I_ONE
-#undef DO_IB_ONE
-#undef DO_FI_ONE
-#undef DO_F_ONE
-#undef DO_FI_VEC32
-#undef DO_F_VEC32
-#undef DO_F_WIDE
-#undef DO_FI_QUOTIENT
-#undef DO_FI_COPIES
+#include "pointwise_undo.h"
 
 /* ---- integers: in 64 bits, unsigned so that overflow wraps; bools in bytes ---- */
 #ifdef STAMP_ALL
@@ -221,12 +209,7 @@
 #undef S
 #undef T
 #undef MI
-#undef SC_PW_ROW
-#undef DO_FIB
-#undef DO_FI
-#undef DO_F
-#undef DO_I
-#undef DO_IB
+#include "pointwise_undo.h"
 #endif
 
 /* ---- integers in their own width ----
@@ -302,19 +285,7 @@
 #undef S
 #endif
 #undef MI
-#undef SC_PW_ROW
-#undef DO_FI_VEC
-#undef DO_FIB_VEC
-#undef DO_IB_ONE
-#undef DO_F_VEC
-#undef DO_I_ONE
-#undef DO_FI_ONE
-#undef DO_F_ONE
-#undef DO_FI_VEC32
-#undef DO_F_VEC32
-#undef DO_F_WIDE
-#undef DO_FI_QUOTIENT
-#undef DO_FI_COPIES
+#include "pointwise_undo.h"
 #endif
 #undef sa
 #undef sb

@@ -86,14 +86,9 @@ int sc__raise(lua_State *L, binding *b) {
     return lua_error(L);
   }
   push_where(L, b);
-  const sc_graph *g = b->ctx->building;
-  if (g && g->n_sizes) {
-    char text[1024];
-    sc__name_sizes(g, sc_error(b->ctx), text, sizeof text);
-    lua_pushstring(L, text);
-  } else {
-    lua_pushstring(L, sc_error(b->ctx));
-  }
+  char named[1024];
+  sc__name_sizes(b->ctx->building, sc_error(b->ctx), named, sizeof named);
+  lua_pushstring(L, named);
   lua_concat(L, 2);
   return lua_error(L);
 }

@@ -130,9 +130,8 @@ function help.help(name)
   if not found then
     local words = {}
     for key in pairs(all) do words[key:match("[%w_]+$")] = true end
-    local near = help.nearest(tostring(name), words)
-    print(string.format("There is nothing named %s%s", tostring(name), #near > 0 and "; did you mean " .. table.concat(near, ", ") .. "?" or
-      '; sc.apropos "word" looks through names and descriptions.'))
+    print(string.format("There is nothing named %s; %s", tostring(name), help.suggest(tostring(name), words,
+      'sc.apropos "word" looks through names and descriptions.')))
     return
   end
   local info = all[found]
