@@ -25,6 +25,7 @@ typedef struct sc_control {
 
 /* new; graphs: borrowed. Their shapes must fit each other. */
 sc_status sc__control_new(sc_context *ctx, const sc_control *like, sc_graph *const *graphs, sc_control **out);
+sc_control *sc__node_control(const sc_graph_node *n);     /* borrowed: the branch or loop that a node runs, or looks into; NULL: none */
 sc_control *sc__control_retain(sc_control *p);
 void sc__control_release(sc_control *p);
 int sc__control_results(const sc_control *p);

@@ -18,9 +18,8 @@ sc_status sc_graph_new(sc_context *ctx, sc_graph **out) {
 
 sc_graph *sc__graph_retain(sc_graph *g) { g->refs++; return g; }
 
-/* The graphs that a node runs are counted. */
-static sc_control *control_of(const sc_attr *attr, int n) {
-  for (int i = 0; i < n; i++) if (attr[i].kind == SC_ATTR_GRAPH) return attr[i].p;
+sc_control *sc__node_control(const sc_graph_node *n) {
+  for (int i = 0; i < n->op->n_attr && n->attr; i++) if (n->attr[i].kind == SC_ATTR_GRAPH) return n->attr[i].p;
   return NULL;
 }
 
@@ -38,7 +37,7 @@ sc_status sc__fail_at(sc_context *ctx, const sc_origin *where, sc_status status)
 }
 
 bool sc__node_random(const sc_graph_node *n) {
-  const sc_control *p = control_of(n->attr, n->op->n_attr);
+  const sc_control *p = sc__node_control(n);
   return n->op->flags & SC_OP_RANDOM || (p && p->random);
 }
 
@@ -48,7 +47,7 @@ bool sc__node_acts(const sc_graph_node *n) {
 }
 
 void sc__node_free(sc_context *ctx, sc_graph_node *n) {
-  if (n->attr) sc__control_release(control_of(n->attr, n->op->n_attr));
+  sc__control_release(sc__node_control(n));
   sc__release(ctx, n->in, (size_t)(n->n_in + n->n_out) * sizeof(int32_t));
   sc__release(ctx, n->attr, n->attr_bytes);
 }
@@ -291,7 +290,7 @@ static sc_status trace(sc_call *c) {
     return s;
   }
   g->node[g->n_nodes++] = n;
-  sc_control *p = control_of(n.attr, c->op->n_attr);
+  sc_control *p = sc__node_control(&n);
   if (p) sc__control_retain(p);
   return SC_OK;
 }

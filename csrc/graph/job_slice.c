@@ -28,11 +28,8 @@ static bool find_drawn(sc_plan *p, const sc_graph *g, int room) {
     const sc_graph_node *n = &g->node[k];
     if (!sc__node_random(n)) continue;
     sc_generator *own = NULL;
-    const sc_control *control = NULL;
-    for (int i = 0; i < n->op->n_attr; i++) {
-      if (n->attr[i].kind == SC_ATTR_GENERATOR) own = n->attr[i].p;
-      if (n->attr[i].kind == SC_ATTR_GRAPH) control = n->attr[i].p;
-    }
+    const sc_control *control = sc__node_control(n);
+    for (int i = 0; i < n->op->n_attr; i++) if (n->attr[i].kind == SC_ATTR_GENERATOR) own = n->attr[i].p;
     for (int i = 0; control && i < control->n_graphs && fits; i++) fits = find_drawn(p, control->graph[i], room);
     if (control && control->replay) fits = fits && add_drawn(p, &p->ctx->rng, room);
     if (!control) fits = fits && add_drawn(p, own ? own : &p->ctx->rng, room);

@@ -19,16 +19,8 @@ void sc__text_free(sc__text *t) {
 
 static bool room(sc__text *t, size_t more) {
   if (t->failed != SC_OK) return false;
-  if (t->n + more < t->room) return true;
-  size_t bigger = (t->n + more + 1) * 2;
-  if (bigger < 4096) bigger = 4096;
-  char *p = sc__alloc(t->ctx, bigger);
-  if (!p) { t->failed = sc__no_memory(t->ctx, bigger); return false; }
-  if (t->n) memcpy(p, t->at, t->n);
-  sc__release(t->ctx, t->at, t->room);
-  t->at = p;
-  t->room = bigger;
-  return true;
+  t->failed = sc__grow(t->ctx, &t->at, t->n + more, &t->room, 1);
+  return t->failed == SC_OK;
 }
 
 static void put(sc__text *t, const char *s, size_t n) {
@@ -76,22 +68,9 @@ static void real(sc__text *t, double f) {
 
 static bool add_capture(sc_context *ctx, sc__captures *c, sc_tensor *t, const char *name) {
   for (size_t i = 0; i < c->n; i++) if (c->list[i].t == t) { if (!c->list[i].name) c->list[i].name = name; return true; }
-  if (c->n == c->room) {
-    size_t bigger = c->room ? c->room * 2 : 16;
-    sc__captured *p = sc__alloc(ctx, bigger * sizeof *p);
-    if (!p) return false;
-    if (c->n) memcpy(p, c->list, c->n * sizeof *p);
-    sc__release(ctx, c->list, c->room * sizeof *p);
-    c->list = p;
-    c->room = bigger;
-  }
+  if (sc__grow(ctx, &c->list, c->n, &c->room, sizeof *c->list) != SC_OK) return false;
   c->list[c->n++] = (sc__captured){.t = t, .name = name};
   return true;
-}
-
-static sc_control *program_of(const sc_graph_node *n) {
-  for (int i = 0; i < n->op->n_attr; i++) if (n->attr[i].kind == SC_ATTR_GRAPH) return n->attr[i].p;
-  return NULL;
 }
 
 static bool collect(const sc_graph *g, sc__captures *c) {
@@ -100,7 +79,7 @@ static bool collect(const sc_graph *g, sc__captures *c) {
     if (x->kind == SC_VALUE_CAPTURE && !(x->captured->flags & SC_T_WRAPPED) && !add_capture(g->ctx, c, x->captured, x->name)) return false;
   }
   for (size_t k = 0; k < g->n_nodes; k++) {
-    const sc_control *p = program_of(&g->node[k]);
+    const sc_control *p = sc__node_control(&g->node[k]);
     for (int i = 0; p && i < p->n_graphs; i++) if (!collect(p->graph[i], c)) return false;
   }
   return true;
@@ -160,7 +139,7 @@ static void apply_names(sc_graph *g, const sc__captures *c) {
     for (size_t i = 0; g->value[v].kind == SC_VALUE_CAPTURE && i < c->n; i++)
       if (c->list[i].t == g->value[v].captured) g->value[v].name = c->list[i].name;
   for (size_t k = 0; k < g->n_nodes; k++) {
-    const sc_control *p = program_of(&g->node[k]);
+    const sc_control *p = sc__node_control(&g->node[k]);
     for (int i = 0; p && i < p->n_graphs; i++) apply_names(p->graph[i], c);
   }
 }
@@ -177,7 +156,7 @@ static void name_in(sc_graph *g, const sc_tensor *t, const char *name) {
   for (size_t v = 0; v < g->n_values; v++)
     if (g->value[v].kind == SC_VALUE_CAPTURE && g->value[v].captured == t) g->value[v].name = name;
   for (size_t k = 0; k < g->n_nodes; k++) {
-    const sc_control *p = program_of(&g->node[k]);
+    const sc_control *p = sc__node_control(&g->node[k]);
     for (int i = 0; p && i < p->n_graphs; i++) name_in(p->graph[i], t, name);
   }
 }
