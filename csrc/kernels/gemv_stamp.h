@@ -13,6 +13,31 @@
 typedef float GV_CAT3(gv, float, ISA) __attribute__((vector_size(64), aligned(4), may_alias));
 typedef double GV_CAT3(gv, double, ISA) __attribute__((vector_size(64), aligned(8), may_alias));
 
+typedef float GV_CAT3(gv, quad, ISA) __attribute__((vector_size(16), may_alias));
+typedef double GV_CAT3(gv, pair, ISA) __attribute__((vector_size(16), may_alias));
+#if defined(__clang__)
+#define GV_MIX(I, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define GV_MIX(I, a, b, ...) __builtin_shuffle(a, b, (I){__VA_ARGS__})
+#endif
+
+/* t[r] = the sum of v[r]'s lanes: in vectors of 16 bytes, then by turning four of them round. */
+static inline void GV_CAT3(fold, float, ISA)(const GV_CAT3(gv, float, ISA) *v, float *t) {
+  typedef GV_CAT3(gv, quad, ISA) Q;
+  typedef int I __attribute__((vector_size(16)));
+  Q q[4];
+  for (int r = 0; r < 4; r++) { Q p[4]; memcpy(p, v + r, sizeof p); q[r] = (p[0] + p[1]) + (p[2] + p[3]); }
+  Q low01 = GV_MIX(I, q[0], q[1], 0, 4, 1, 5), high01 = GV_MIX(I, q[0], q[1], 2, 6, 3, 7);
+  Q low23 = GV_MIX(I, q[2], q[3], 0, 4, 1, 5), high23 = GV_MIX(I, q[2], q[3], 2, 6, 3, 7), a = low01 + high01, b = low23 + high23;
+  Q sum = GV_MIX(I, a, b, 0, 1, 4, 5) + GV_MIX(I, a, b, 2, 3, 6, 7);
+  memcpy(t, &sum, sizeof sum);
+}
+
+static inline void GV_CAT3(fold, double, ISA)(const GV_CAT3(gv, double, ISA) *v, double *t) {
+  typedef GV_CAT3(gv, pair, ISA) Q;
+  for (int r = 0; r < 4; r++) { Q p[4]; memcpy(p, v + r, sizeof p); p[0] = (p[0] + p[1]) + (p[2] + p[3]); t[r] = p[0][0] + p[0][1]; }
+}
+
 #define GV_STAMP(T, V, W) \
   static T GV_CAT3(dot, T, ISA)(int64_t k, const T *a, const T *x) { \
     V s0 = {0}, s1 = {0}; \
@@ -32,14 +57,14 @@ typedef double GV_CAT3(gv, double, ISA) __attribute__((vector_size(64), aligned(
     int64_t i = 0; \
     for (; i + 4 <= m; i += 4, a += 4 * lda) { \
       const T *a1 = a + lda, *a2 = a1 + lda, *a3 = a2 + lda; \
-      V s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}; \
+      V s[4] = {{0}, {0}, {0}, {0}}; \
       int64_t p = 0; \
       for (; p + W <= k; p += W) { \
         V q = *(const V *)(x + p); \
-        s0 += *(const V *)(a + p) * q; s1 += *(const V *)(a1 + p) * q; s2 += *(const V *)(a2 + p) * q; s3 += *(const V *)(a3 + p) * q; \
+        s[0] += *(const V *)(a + p) * q; s[1] += *(const V *)(a1 + p) * q; s[2] += *(const V *)(a2 + p) * q; s[3] += *(const V *)(a3 + p) * q; \
       } \
-      T t[4] = {0}; \
-      for (int w = 0; w < W; w++) { t[0] += s0[w]; t[1] += s1[w]; t[2] += s2[w]; t[3] += s3[w]; } \
+      T t[4]; \
+      GV_CAT3(fold, T, ISA)(s, t); \
       for (; p < k; p++) { t[0] += a[p] * x[p]; t[1] += a1[p] * x[p]; t[2] += a2[p] * x[p]; t[3] += a3[p] * x[p]; } \
       for (int r = 0; r < 4; r++) { T *d = y + (i + r) * incy; *d = (T)alpha * t[r] + (beta == 0 ? 0 : (T)beta * *d); } \
     } \
@@ -99,16 +124,16 @@ typedef uint32_t GV_CAT3(gv, u32, ISA) __attribute__((vector_size(64), may_alias
       int64_t rows = m - i < 4 ? m - i : 4, p = 0; \
       const uint16_t *r[4]; \
       for (int q = 0; q < 4; q++) r[q] = a + (i + (q < rows ? q : 0)) * lda; \
-      V s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}; \
+      V s[4] = {{0}, {0}, {0}, {0}}; \
       for (; p + 16 <= k; p += 16) { \
         V w = *(const V *)(x + p), f; \
-        LOAD(f, r[0] + p); s0 += f * w; \
-        LOAD(f, r[1] + p); s1 += f * w; \
-        LOAD(f, r[2] + p); s2 += f * w; \
-        LOAD(f, r[3] + p); s3 += f * w; \
+        LOAD(f, r[0] + p); s[0] += f * w; \
+        LOAD(f, r[1] + p); s[1] += f * w; \
+        LOAD(f, r[2] + p); s[2] += f * w; \
+        LOAD(f, r[3] + p); s[3] += f * w; \
       } \
-      float t[4] = {0}; \
-      for (int q = 0; q < 16; q++) { t[0] += s0[q]; t[1] += s1[q]; t[2] += s2[q]; t[3] += s3[q]; } \
+      float t[4]; \
+      GV_CAT3(fold, float, ISA)(s, t); \
       for (; p < k; p++) for (int q = 0; q < 4; q++) t[q] += one(r[q][p]) * x[p]; \
       for (int64_t q = 0; q < rows; q++) y[i + q] = add ? y[i + q] + t[q] : t[q]; \
     } \
@@ -159,5 +184,6 @@ void GV_CAT3(sc__gemm, i64, ISA)(const sc_gemm *g, int64_t row, int64_t end) {
     }
 }
 #undef GV_STAMP
+#undef GV_MIX
 #undef GV_CAT3
 #undef GV_CAT3_

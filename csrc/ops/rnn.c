@@ -33,16 +33,33 @@ static sc_status gemm(const layer *l, bool ta, bool tb, int64_t m, int64_t n, in
   return sc__gemm_f64(l->ctx, ta, tb, m, n, k, 1, a, lda, b, ldb, add, c, ldc);
 }
 
-/* A weight that every step multiplies by: packed once where that pays (float32, a few rows), else as it is. */
-typedef struct recurrent { bool packed; sc_panels panels; const void *w; bool transposed; int64_t K, n, ld; } recurrent;
+/* A weight that every step multiplies by: packed once where that pays (float32, a few rows), else as it is. With one sample a step is as
+** fast as the weight comes, and one that is a little larger than the L2 cache would miss all of it by being read in the same order
+** every time; so every other step reads it from its end (blocks of rows, each result the same sum; larger ones are worth several threads). */
+enum { TURN_BYTES = 64 * 1024, TURN_MOST = 4 << 20 };
+typedef struct recurrent { bool packed, backwards; sc_panels panels; const void *w; bool transposed; int64_t K, n, ld; } recurrent;
 
 static sc_status recurrent_new(const layer *l, bool transposed, int64_t K, int64_t n, const void *w, int64_t ld, recurrent *r) {
   *r = (recurrent){.w = w, .transposed = transposed, .K = K, .n = n, .ld = ld, .packed = l->type == SC_FLOAT32 && l->N > 2 && l->N <= 128 && l->T > 2 && K > 0 && n > 0};
   return r->packed ? sc__panels_new(l->ctx, transposed, K, n, w, ld, l->N, &r->panels) : SC_OK;
 }
 
+/* One sample: c [n] = w a (+ c), w [n, K], in blocks from the first to the last or the other way. */
+static sc_status recurrent_rows(const layer *l, recurrent *r, const void *a, bool add, void *c) {
+  int64_t rows = TURN_BYTES / (r->ld * l->z) / 4 * 4, blocks;
+  if (rows < 4) rows = 4;
+  blocks = (r->n + rows - 1) / rows;
+  for (int64_t b = 0; b < blocks; b++) {
+    int64_t from = (r->backwards ? blocks - 1 - b : b) * rows, n = r->n - from < rows ? r->n - from : rows;
+    SC_TRY(gemm(l, false, true, 1, n, r->K, a, r->K, (const char *)r->w + from * r->ld * l->z, r->ld, add, (char *)c + from * l->z, r->n));
+  }
+  r->backwards = !r->backwards;
+  return SC_OK;
+}
+
 /* c [N, n] = a [N, K] w (+ c) */
 static sc_status recurrent_times(const layer *l, recurrent *r, const void *a, bool add, void *c) {
+  if (l->N == 1 && r->transposed && r->ld > 0 && r->n * r->ld * l->z <= TURN_MOST) return recurrent_rows(l, r, a, add, c);
   if (!r->packed) return gemm(l, false, r->transposed, l->N, r->n, r->K, a, r->K, r->w, r->ld, add, c, r->n);
   sc__panels_times(l->ctx, &r->panels, l->N, a, r->K, add, c, r->n);
   return SC_OK;
