@@ -1,9 +1,8 @@
 /* Plans: a graph with everything decided before it runs.
 **
-** Making one: the passes; a header per live value; tile programs for groups and pointwise nodes (programs.c); lifetimes by root (a root's memory is needed from
-** its first write to the last read of any value that looks into it); places in one arena, largest root first, at the lowest place that
-** is free during its life. Inputs, captures and the roots of outputs are not in the arena: inputs' and outputs' headers are pointed
-** at their memory when a run begins, and the views of these after them.
+** Making one: the passes; a header per live value; tile programs for groups and pointwise nodes (programs.c); the order of the steps
+** (schedule.c); a place for every value (memory.c). Inputs' and outputs' headers are pointed at their memory when a run begins, and what
+** lies in the same memory after them.
 **
 ** Running is a loop over prepared calls: pointwise nodes and programs go straight to their kernels; other ops repeat `infer`, which
 ** checks whatever depends on data. After the first run nothing is asked of the host's allocator. Results handed out are fresh memory. */
@@ -43,6 +42,7 @@ void sc__plan_release(sc_plan *p) {
   sc__release(ctx, p->slot, (p->n_values + 1) * sizeof *p->slot);
   sc__release(ctx, p->inside, p->n_values + 1);
   sc__release(ctx, p->patch, (p->n_values + 1) * sizeof *p->patch);
+  sc__release(ctx, p->home, (p->n_values + 1) * sizeof *p->home);
   sc__release(ctx, p->fresh, (p->n_values + 1) * sizeof *p->fresh);
   sc__release(ctx, p->guard, (p->n_values + 1) * sizeof *p->guard);
   sc_tensor_release(p->arena);
@@ -140,105 +140,6 @@ static sc_status make_steps(sc_plan *p, bool fuse) {
   return s;
 }
 
-/* ---- memory ---- */
-
-typedef struct life { int32_t root, first, last; int64_t bytes, at; } life;
-
-static void touch(const sc_plan *p, life *lives, const int32_t *life_of, int32_t v, int step) {
-  if (v < 0) return;
-  int32_t k = life_of[root_of(p, v)];
-  if (k < 0) return;
-  if (lives[k].first < 0) lives[k].first = step;
-  if (step > lives[k].last) lives[k].last = step;
-}
-
-static int64_t root_bytes(const sc_value *v) {
-  int64_t n = (int64_t)sc_dtype_size((sc_dtype)v->dtype);
-  for (int i = 0; i < v->ndim; i++) n *= v->dim[i];
-  return (n + 63) / 64 * 64;
-}
-
-static void live_ranges(const sc_plan *p, life *lives, const int32_t *life_of) {
-  for (int s = 0; s < p->n_steps; s++)
-    for (int32_t m = sc__first_of(p, p->step[s].node); m >= 0; m = sc__next_of(p, m)) {
-      const sc_graph_node *n = &p->g->node[m];
-      for (int i = 0; i < n->n_in + n->n_out; i++) touch(p, lives, life_of, n->in[i], s);
-    }
-}
-
-static void place(life *lives, int n, int64_t *total) {
-  *total = 0;
-  for (int i = 0; i < n; i++) {                       /* sorted: largest first */
-    int64_t at = 0;
-    for (bool moved = true; moved; ) {
-      moved = false;
-      for (int k = 0; k < i; k++)
-        if (lives[k].first <= lives[i].last && lives[i].first <= lives[k].last && at < lives[k].at + lives[k].bytes &&
-            lives[k].at < at + lives[i].bytes) {
-          at = lives[k].at + lives[k].bytes;
-          moved = true;
-        }
-    }
-    lives[i].at = at;
-    if (at + lives[i].bytes > *total) *total = at + lives[i].bytes;
-  }
-}
-
-static bool is_output_root(const sc_plan *p, int32_t root) {
-  for (size_t i = 0; i < p->g->n_outputs; i++) if (root_of(p, p->g->output[i].value) == root) return true;
-  return false;
-}
-
-static void sort_by_size(life *l, int n) {            /* shell sort: n is a few thousand at most */
-  for (int gap = n / 2; gap > 0; gap /= 2)
-    for (int i = gap; i < n; i++) {
-      life x = l[i];
-      int k = i;
-      for (; k >= gap && l[k - gap].bytes < x.bytes; k -= gap) l[k] = l[k - gap];
-      l[k] = x;
-    }
-}
-
-static void point(const sc_plan *p, int32_t v, sc_storage *storage, char *root_data) {
-  p->slot[v]->storage = storage;
-  p->slot[v]->data = root_data + p->g->value[v].offset;
-}
-
-/* Memory for every value: the arena's for those inside, a list to be patched at each run for the others. */
-static sc_status lay_out(sc_plan *p) {
-  const sc_graph *g = p->g;
-  size_t room = (g->n_values + 1) * (sizeof(life) + sizeof(int32_t));
-  life *lives = sc__alloc(p->ctx, room);
-  if (!lives) return sc__no_memory(p->ctx, room);
-  int32_t *life_of = (int32_t *)(lives + g->n_values + 1);
-  int n = 0;
-  for (size_t v = 0; v < g->n_values; v++) {
-    life_of[v] = -1;
-    if (!p->slot[v] || g->value[v].kind != SC_VALUE_RESULT || g->value[v].view || p->inside[v]) continue;
-    if (is_output_root(p, (int32_t)v)) { p->fresh[p->n_fresh++] = (int32_t)v; continue; }
-    life_of[v] = n;
-    lives[n++] = (life){(int32_t)v, -1, -1, root_bytes(&g->value[v]), 0};
-  }
-  live_ranges(p, lives, life_of);
-  sort_by_size(lives, n);
-  int64_t total;
-  place(lives, n, &total);
-  p->arena_bytes = (size_t)total;
-  sc_status s = sc_tensor_new(p->ctx, SC_UINT8, 1, &total, &p->arena);
-  for (int i = 0; i < n && s == SC_OK; i++) point(p, lives[i].root, p->arena->storage, p->arena->data + lives[i].at);
-  for (size_t v = 0; v < g->n_values && s == SC_OK; v++) {
-    const sc_value *x = &g->value[v];
-    if (!p->slot[v] || !x->view) continue;
-    int32_t r = root_of(p, (int32_t)v);
-    sc_tensor *root = p->slot[r];
-    if (g->value[r].kind == SC_VALUE_CAPTURE) point(p, (int32_t)v, root->storage, root->data);
-    else if (root->storage) point(p, (int32_t)v, root->storage, root->data);
-    else p->patch[p->n_patches++] = (int32_t)v;
-  }
-  sc__release(p->ctx, lives, room);
-  return s;
-}
-
 /* Passes took inputs and captures for different memory, which matters once either is written to. */
 static void find_guards(sc_plan *p) {
   const sc_graph *g = p->g;
@@ -262,18 +163,21 @@ static void find_guards(sc_plan *p) {
 }
 
 static sc_status build(sc_plan *p, unsigned passes) {
+  p->passes = passes;
   size_t n = p->n_values + 1;
   SC_TRY(sc__passes_run(p->g, passes, &p->view));
   p->slot = sc__alloc_zero(p->ctx, n * sizeof *p->slot);
   p->patch = sc__alloc_zero(p->ctx, n * sizeof *p->patch);
   p->fresh = sc__alloc_zero(p->ctx, n * sizeof *p->fresh);
   p->guard = sc__alloc_zero(p->ctx, n * sizeof *p->guard);
+  p->home = sc__alloc(p->ctx, n * sizeof *p->home);
   p->inside = sc__alloc_zero(p->ctx, n);
-  if (!p->slot || !p->inside || !p->patch || !p->fresh || !p->guard) return sc__no_memory(p->ctx, n * sizeof *p->slot);
+  if (!p->slot || !p->inside || !p->patch || !p->fresh || !p->guard || !p->home) return sc__no_memory(p->ctx, n * sizeof *p->slot);
   SC_TRY(make_headers(p));
   SC_TRY(make_steps(p, passes & SC_PASS_FUSE));
   SC_TRY(sc__schedule(p));
-  SC_TRY(lay_out(p));
+  SC_TRY(sc__lay_out(p));
+  if (p->ctx->check_graphs) SC_TRY(sc__memory_check(p));
   find_guards(p);
   for (int i = 0; i < p->n_steps; i++) {              /* places for in-place results computed apart */
     sc__step *s = &p->step[i];
@@ -409,18 +313,18 @@ sc_status sc__plan_begin(sc_plan *p, sc_tensor *const *in, sc_tensor **packed, s
   for (size_t i = 0; i < g->n_inputs; i++) {
     SC_TRY(check_input(p, i, in[i]));
     SC_TRY(arranged(p, &g->value[g->input[i]], in[i], &packed[i]));
-    point(p, g->input[i], packed[i]->storage, packed[i]->data);
+    sc__point(p, g->input[i], packed[i]->storage, packed[i]->data);
   }
   for (int i = 0; i < p->n_fresh; i++) {
     const sc_value *v = &g->value[p->fresh[i]];
     sc_meta m;
     sc__meta_set(&m, (sc_dtype)v->dtype, v->ndim, v->dim);
     SC_TRY(sc__tensor_like_meta(p->ctx, "graph", &m, &made[i]));
-    point(p, p->fresh[i], made[i]->storage, made[i]->data);
+    sc__point(p, p->fresh[i], made[i]->storage, made[i]->data);
   }
   for (int i = 0; i < p->n_patches; i++) {
-    const sc_tensor *root = p->slot[root_of(p, p->patch[i])];
-    point(p, p->patch[i], root->storage, root->data);
+    const sc_tensor *home = p->slot[p->home[root_of(p, p->patch[i])]];
+    sc__point(p, p->patch[i], home->storage, home->data);
   }
   return SC_OK;
 }

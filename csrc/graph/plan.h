@@ -28,13 +28,15 @@ struct sc_plan {
   sc_graph *g;                   /* owned */
   sc_view_of_graph view;
   size_t n_values;
+  unsigned passes;
   sc_tensor **slot;              /* [n_values] a header each; storages are borrowed */
   bool *inside;                  /* [n_values] results of members that nobody else reads: they have no memory */
   sc__step *step;
   int n_steps, room_steps;
   sc_tensor *arena;
   size_t arena_bytes;
-  int32_t *patch;                /* views of inputs and of outputs: pointed at their memory when a run begins */
+  int32_t *patch;                /* what lies in the memory of inputs and outputs: pointed at it when a run begins */
+  int32_t *home;                 /* [n_values] of roots: where their memory begins, another root's when they take over its place */
   int32_t *fresh;                /* roots of outputs: new memory each run */
   int n_patches, n_fresh, n_guards;
   int tail;                      /* the first of the steps that write to what outlives a run, see schedule.c */
@@ -65,6 +67,15 @@ sc_status sc__absorb_outer(sc_plan *p);
 /* The nodes of a step, in their order: for (k = sc__first_of(p, node); k >= 0; k = sc__next_of(p, k)) */
 static inline int32_t sc__first_of(const sc_plan *p, int32_t node) { return p->view.group[node] >= 0 ? p->view.first[node] : node; }
 static inline int32_t sc__next_of(const sc_plan *p, int32_t node) { return p->view.group[node] >= 0 ? p->view.next[node] : -1; }
+
+/* Memory for every value (memory.c): places in the arena, and p->patch, p->fresh, p->home for what is outside of it. */
+sc_status sc__lay_out(sc_plan *p);
+/* Whether no step overwrites what a later one reads; SC_EINVAL: a fault of ours. */
+sc_status sc__memory_check(sc_plan *p);
+static inline void sc__point(const sc_plan *p, int32_t v, sc_storage *storage, char *root_data) {
+  p->slot[v]->storage = storage;
+  p->slot[v]->data = root_data + p->g->value[v].offset;
+}
 
 /* For job_slice.c. */
 sc_tensor *sc__plan_slot(const sc_plan *p, int32_t v);

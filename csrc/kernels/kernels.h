@@ -58,6 +58,13 @@ sc_pw_fn sc__pw_packed_kernel(sc_isa isa, int id, sc_dtype dtype);
 typedef struct sc_epilogue { sc_pw_fn fn; sc_scalar p[SC_PROGRAM_PARAMS]; double cost; } sc_epilogue;   /* cost: nanoseconds an element */
 static inline void sc__epilogue(const sc_epilogue *e, int64_t n, void *y) { e->fn(n, y, y, 1, NULL, 0, NULL, 0, e->p); }
 
+/* Before a loop whose iterations may run in any order, also where what it writes is what it reads at the same place. */
+#if defined(__clang__)
+#define SC_IVDEP _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define SC_IVDEP _Pragma("GCC ivdep")
+#endif
+
 /* ---- matrix products ---- */
 /* c[m, n] = alpha * a[m, k] b[k, n] + beta * c, row-major with leading dimensions; ta: a is stored [k, m], tb: b is stored [n, k]. beta 0:
 ** c is not read. type: float32, float64, or int64, which wraps and knows alpha 1 and beta 0 only. */

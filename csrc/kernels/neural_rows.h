@@ -43,7 +43,7 @@ static void NK(cross_moments)(int64_t n, const void *dyv, const void *xv, double
 static void NK(affine)(int64_t n, const void *xv, double a, double b, void *yv) {
   const T *x = xv, p = (T)a, q = (T)b;
   T *y = yv;
-  for (int64_t i = 0; i < n; i++) y[i] = x[i] * p + q;
+  SC_IVDEP for (int64_t i = 0; i < n; i++) y[i] = x[i] * p + q;
 }
 
 static void NK(affine2)(int64_t n, const void *dyv, const void *xv, double a, double b, double c, void *yv) {
@@ -54,7 +54,7 @@ static void NK(affine2)(int64_t n, const void *dyv, const void *xv, double a, do
 
 static void NK(norm_row)(int64_t n, const void *xv, const void *wv, const void *bv, double eps, void *yv, void *mean, void *rstd) {
   const T *x = xv, *w = wv, *b = bv;
-  T *restrict y = yv;
+  T *y = yv;
   double total = 0, rest = 0, squares = 0;
   NK_SUM(total, x[i])
   T m = (T)(n ? total / (double)n : 0);
@@ -64,10 +64,10 @@ static void NK(norm_row)(int64_t n, const void *xv, const void *wv, const void *
   T r = (T)(1 / sqrt((var > 0 ? var : var == var ? 0 : var) + eps)), shift = (T)left;
   *(T *)mean = (T)((double)m + left);
   *(T *)rstd = r;
-  if (w && b) for (int64_t i = 0; i < n; i++) y[i] = ((x[i] - m) - shift) * r * w[i] + b[i];
-  else if (w) for (int64_t i = 0; i < n; i++) y[i] = ((x[i] - m) - shift) * r * w[i];
-  else if (b) for (int64_t i = 0; i < n; i++) y[i] = ((x[i] - m) - shift) * r + b[i];
-  else for (int64_t i = 0; i < n; i++) y[i] = ((x[i] - m) - shift) * r;
+  if (w && b) { SC_IVDEP for (int64_t i = 0; i < n; i++) y[i] = ((x[i] - m) - shift) * r * w[i] + b[i]; }
+  else if (w) { SC_IVDEP for (int64_t i = 0; i < n; i++) y[i] = ((x[i] - m) - shift) * r * w[i]; }
+  else if (b) { SC_IVDEP for (int64_t i = 0; i < n; i++) y[i] = ((x[i] - m) - shift) * r + b[i]; }
+  else { SC_IVDEP for (int64_t i = 0; i < n; i++) y[i] = ((x[i] - m) - shift) * r; }
 }
 
 static void NK(norm_row_back)(int64_t n, const void *dyv, const void *xv, const void *wv, const void *mean, const void *rstd, void *dxv,

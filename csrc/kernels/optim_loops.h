@@ -10,8 +10,8 @@
   (void)av; (void)bv; (void)cv; (void)lr
 /* The body for each element, d its gradient: two loops, since a condition inside would keep them from being vector instructions. */
 #define O_EACH(...) \
-  if (wd != 0) { O_IVDEP for (int64_t i = 0; i < n; i++) { const T d = sign * g[i] + wd * p[i]; __VA_ARGS__ } } \
-  else { O_IVDEP for (int64_t i = 0; i < n; i++) { const T d = sign * g[i]; __VA_ARGS__ } }
+  if (wd != 0) { SC_IVDEP for (int64_t i = 0; i < n; i++) { const T d = sign * g[i] + wd * p[i]; __VA_ARGS__ } } \
+  else { SC_IVDEP for (int64_t i = 0; i < n; i++) { const T d = sign * g[i]; __VA_ARGS__ } }
 
 /* a: momentum buffer or NULL. h: 3 momentum, 4 one minus dampening, 5 nesterov */
 STEP(sgd) {

@@ -27,11 +27,6 @@ static inline float sc_step_sqrt(float x) {
 }
 #endif
 
-#if defined(__clang__)
-#define O_IVDEP _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define O_IVDEP _Pragma("GCC ivdep")
-#endif
 #define O_CAT_(a, b, c) a##_step_##b##_##c
 #define O_CAT(a, b, c) O_CAT_(a, b, c)
 
@@ -64,4 +59,3 @@ const sc_step_kernels O_TABLE(ISA)[SC_STEPS] = {SC_STEP_NAMES(O_ROW)};
 #undef O_TABLE_
 #undef O_CAT
 #undef O_CAT_
-#undef O_IVDEP

@@ -6,11 +6,6 @@
 #define CAT3_(a, b, c) a##_##b##_##c
 #define CAT3(a, b, c) CAT3_(a, b, c)
 #define FNAME(name) CAT3(name, TYPE, ISA)
-#if defined(__clang__)
-#define IVDEP _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define IVDEP _Pragma("GCC ivdep")
-#endif
 
 /* Attributes are read before the loops: a load inside a branch would keep compilers from making the branch a choice. */
 #define P(k) f##k
@@ -26,7 +21,7 @@
 /* A source is packed (step 1) or a single value (step 0) in the loops that vectorise; the last loop takes any step. A is the
 ** type of the first operand's elements: bytes for the condition of SC_PW_COND rows. */
 #define LET __attribute__((unused))
-#define EACH(body) IVDEP for (int64_t i = 0; i < n; i++) { body; }
+#define EACH(body) SC_IVDEP for (int64_t i = 0; i < n; i++) { body; }
 #define STORED(R, e) (R)(e)
 #define LOOP_1(A, R, e) \
   if (as == 1) EACH(LET T a = ap[i]; dp[i] = STORED(R, e)) \

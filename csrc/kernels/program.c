@@ -755,6 +755,37 @@ sc_status sc__tiles_new(sc_context *ctx, const sc_program *p, const sc_domain *s
   return SC_OK;
 }
 
+/* The last instruction that reads source k where it lies; -1: none does. */
+static int last_reader(const sc_tiles *s, int k) {
+  int last = -1;
+  for (int i = 0; i < s->p->n_instr; i++) {
+    const place *w = &s->at[i];
+    for (int m = 0; m < s->p->instr[i].arity && !w->skip && !w->links; m++) if (s->p->instr[i].src[m] == k) last = i;
+    if (w->links && w->acc == k) last = i;
+    for (int m = 0; m < w->links; m++) {
+      const link_at *l = &s->link[w->from + m];
+      if (l->kind < SC_LINK_NEG && l->source == k) last = i;
+    }
+  }
+  return last;
+}
+
+bool sc__tiles_over(const sc_tiles *s, const sc_tensor *out, const sc_tensor *in) {
+  int o = 0;
+  while (o < s->n_out && s->out[o] != out) o++;
+  if (o == s->n_out || s->p->instr[s->result[o]].row || sc_dtype_size((sc_dtype)out->dtype) != sc_dtype_size((sc_dtype)in->dtype)) return false;
+  int writer = s->result[o];
+  const sc_instr *q = &s->p->instr[writer];
+  bool direct = s->at[writer].out == o, beside = s->at[writer].links || q->fn;      /* the loop that writes may read that element, too */
+  for (int k = 0; k < s->p->n_in; k++) {
+    if (s->in[k] != in) continue;
+    if (s->kind[k] == ONE || !s->linear[k]) return false;
+    int last = s->kind[k] == HERE && direct ? last_reader(s, k) : -1;
+    if (last > writer || (last == writer && !beside)) return false;
+  }
+  return true;
+}
+
 void sc__tiles_run(sc_context *ctx, const sc_tiles *t) {
   if (t->tiny) run_tiny(t);
   else if (t->total) go(ctx, t);

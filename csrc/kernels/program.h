@@ -55,6 +55,8 @@ typedef struct sc_tiles sc_tiles;
 ** result[i] gives. *t NULL: not possible within the limits of a tile. p is copied. May fail. */
 sc_status sc__tiles_new(sc_context *ctx, const sc_program *p, const sc_domain *space, sc_tensor *const *in, int n_out, sc_tensor *const *out,
                         const int *result, sc_tiles **t);
+/* Whether `out` may lie in the same memory as `in`, packed both: nothing of `in` is read after that element of out is written. */
+bool sc__tiles_over(const sc_tiles *t, const sc_tensor *out, const sc_tensor *in);
 void sc__tiles_run(sc_context *ctx, const sc_tiles *t);
 void sc__tiles_free(sc_context *ctx, sc_tiles *t);
 

@@ -170,12 +170,12 @@ static void RNAME(keep)(int64_t groups, const uint32_t *restrict w, uint32_t thr
 }
 
 #define MASKED(T, name) \
-  static void RNAME(name)(int64_t n, const T *restrict x, const uint8_t *restrict bits, T scale, T *restrict y) { \
+  static void RNAME(name)(int64_t n, const T *x, const uint8_t *restrict bits, T scale, T *y) { \
     int64_t i = 0; \
     for (; i + 32 <= n; i += 32) { \
       uint32_t m; \
       memcpy(&m, bits + i / 8, 4); \
-      for (int k = 0; k < 32; k++) y[i + k] = m >> k & 1 ? x[i + k] * scale : 0; \
+      SC_IVDEP for (int k = 0; k < 32; k++) y[i + k] = m >> k & 1 ? x[i + k] * scale : 0; \
     } \
     for (; i < n; i++) y[i] = bits[i / 8] >> (i & 7) & 1 ? x[i] * scale : 0; \
   }

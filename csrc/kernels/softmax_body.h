@@ -19,10 +19,10 @@ static void RN(softmax)(int64_t n, const void *xv, void *yv, bool logarithm) {
     }
     /* x - max is exact where it matters; the logarithm of a sum between 1 and n is small */
     T shift = (T)log(total);
-    for (int64_t i = 0; i < n; i++) y[i] = (x[i] - m) - shift;
+    SC_IVDEP for (int64_t i = 0; i < n; i++) y[i] = (x[i] - m) - shift;
     return;
   }
-  for (int64_t i = 0; i < n; i++) y[i] = EXP(x[i] - m);
+  SC_IVDEP for (int64_t i = 0; i < n; i++) y[i] = EXP(x[i] - m);
   RN(row_sum)(n, y, &total, 0);
   T scale = (T)(1 / total);
   for (int64_t i = 0; i < n; i++) y[i] *= scale;
@@ -36,7 +36,7 @@ static void RN(softmax_backward)(int64_t n, const void *gv, const void *yv, void
   if (logarithm) {
     RN(row_sum)(n, g, &total, 0);
     T s = (T)total;
-    for (int64_t i = 0; i < n; i++) d[i] = g[i] - EXP(y[i]) * s;
+    SC_IVDEP for (int64_t i = 0; i < n; i++) d[i] = g[i] - EXP(y[i]) * s;
     return;
   }
   for (int64_t i = 0; i < n; i++) d[i] = g[i] * y[i];
@@ -57,7 +57,7 @@ static void RN(softmax_columns)(int64_t n, int64_t w, int64_t step, const void *
     const T *c = x + r * step;
     for (int64_t i = 0; i < w; i++) e[i] = EXP(c[i] - m[i]);
     for (int64_t i = 0; i < w; i++) total[i] += (double)e[i];
-    if (logarithm) for (int64_t i = 0; i < w; i++) d[i] = c[i] - m[i];
+    if (logarithm) { SC_IVDEP for (int64_t i = 0; i < w; i++) d[i] = c[i] - m[i]; }
     else memcpy(d, e, (size_t)w * sizeof *d);
   }
   for (int64_t i = 0; i < w; i++) scale[i] = (T)(logarithm ? log(total[i]) : 1 / total[i]);

@@ -295,7 +295,8 @@ static sc_status copy_into_run(sc_call *c) { return sc__tensor_copy(c->out[0], c
 
 /* ---- copies and conversions ---- */
 
-static sc_status copy_run(sc_call *c) { return sc__tensor_copy(c->out[0], c->in[0]); }
+/* A clone may have been given x's own memory (.over). */
+static sc_status copy_run(sc_call *c) { return c->out[0]->data == c->in[0]->data ? SC_OK : sc__tensor_copy(c->out[0], c->in[0]); }
 
 static sc_status cast_infer(sc_call *c) {
   sc__meta_like(&c->meta[0], c->in[0]);
@@ -377,7 +378,7 @@ const sc_op sc__ops_create[] = {
   {"zero_(x)", "Writes zeros into x.", SC_OP_INPLACE_ONLY | SC_OP_DIRECT, .infer = self_infer, .run = zero_run, .grad = {"zeros_like(dy)"}},
   {"copy_(x, src)", "Writes src, broadcast and converted, into x.\nErrors: src does not broadcast to x, or overlaps it.", SC_OP_INPLACE_ONLY | SC_OP_DIRECT,
    .infer = copy_infer, .run = copy_into_run, .grad = {"zeros_like(dy)", "dy"}},
-  {"clone(x)", "A packed copy.", 0, .infer = self_infer, .run = copy_run, .grad = {"dy"}},
+  {"clone(x)", "A packed copy.", 0, .infer = self_infer, .run = copy_run, .over = 1, .grad = {"dy"}},
   {"cast(x, dtype: dtype)", "A copy converted to dtype.", SC_OP_INTERNAL | SC_OP_CONVERTS, .infer = cast_infer, .run = copy_run, .grad = {"dy"}},
   {"to(x, dtype: dtype, copy: bool = false)", "x as dtype: x itself when it has that dtype already, unless a copy is asked for.\nExample: x:to(\"int64\")", 0, .compose = to_compose},
   {"type(x, dtype: dtype, copy: bool = false)", "x as dtype: x itself when it has that dtype already.\nExample: x:type(\"int64\")", 0, .compose = to_compose},

@@ -463,7 +463,7 @@ static sc_status put_compose(sc_call *c) {
 
 const sc_op sc__ops_mask[] = {
   {"masked_fill(x, mask, value)", "A copy of x with a number where the mask is true; x and mask broadcast.\nErrors: mask is not bool.\nExample: x:masked_fill(x:lt(0), 0.0)",
-   SC_OP_INPLACE | SC_OP_DIRECT, .infer = fill_infer, .run = fill_run, .grad = {"masked_fill(dy, mask, 0)", NULL, "sum(where(mask, dy, 0))"}},
+   SC_OP_INPLACE | SC_OP_DIRECT, .infer = fill_infer, .run = fill_run, .over = 1, .grad = {"masked_fill(dy, mask, 0)", NULL, "sum(where(mask, dy, 0))"}},
   {"masked_select(x, mask)", "The elements of x where the mask is true, in row-major order, as a list; x and mask broadcast.\nErrors: mask is not bool.",
    0, .infer = select_infer, .run = select_run, .grad = {"masked_put(dy, mask, shape(x))"}},
   {"masked_put(g, mask, size: shape)", "masked_select's gradient.", SC_OP_INTERNAL, .infer = sized_infer, .run = put_run, .grad = {"masked_take(dy, mask, shape(g))"}},

@@ -79,6 +79,8 @@ typedef struct sc_op {
   sc_status (*run_outer)(sc_call *call, sc_tensor *g, sc_tensor *x);   /* run for an in[1] without memory that is g's outer product with x, both packed */
   uint32_t saves;                            /* with backward: which inputs it reads, a bit each; 0: all (see the SAVE flags) */
   uint32_t saves_out;                        /* the same for outputs */
+  uint32_t over;                             /* inputs, a bit each, that the first result may be written over when both are packed and of the same dtype and
+                                                size: run reads an element of them no later than it writes that one. Pointwise rows need not say so */
   uint32_t writes;                           /* inputs besides an in-place op's first that run changes (running statistics …), a bit each */
 } sc_op;
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/graph.h"
+#include "graph/plan.h"
 
 #define CHECK(x) do { if (!(x)) { fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x); return 1; } } while (0)
 
@@ -123,9 +123,42 @@ static int faults_of_marks(void) {
   return 0;
 }
 
+/* Values put where others lie that are still needed. a = exp(x), b = tanh(x), c = a + b */
+static int faults_of_memory(void) {
+  sc_graph *g;
+  sc_plan *p;
+  sc_tensor *t[4];
+  int64_t shape[] = {2, 3};
+  CHECK(sc_graph_new(ctx, &g) == SC_OK && sc_graph_input(g, "x", SC_FLOAT32, 2, shape, &t[0]) == SC_OK);
+  CHECK(sc_op_call(ctx, "exp", t, 1, NULL, 0, &t[1], 1) == SC_OK && sc_op_call(ctx, "tanh", t, 1, NULL, 0, &t[2], 1) == SC_OK);
+  CHECK(sc_op_call(ctx, "add", t + 1, 2, NULL, 0, &t[3], 1) == SC_OK && sc_graph_output(g, "c", t[3]) == SC_OK);
+  for (int i = 0; i < 4; i++) sc_tensor_release(t[i]);
+  CHECK(sc__plan_new(g, 0, &p) == SC_OK && sc__memory_check(p) == SC_OK);
+  int32_t a = g->node[0].out[0], b = g->node[1].out[0], c = g->node[2].out[0];
+  sc_tensor *bt = p->slot[b];
+  char *data = bt->data;
+  sc_storage *storage = bt->storage;
+  bt->data = p->slot[a]->data;
+  CHECK(sc__memory_check(p) == SC_EINVAL && strstr(sc_error(ctx), "lie in the same place"));
+  bt->data = data;
+  CHECK(sc__memory_check(p) == SC_OK);
+  bt->storage = NULL;                                  /* b in the memory of c, which an addition may overwrite */
+  p->home[b] = c;
+  CHECK(sc__memory_check(p) == SC_OK);
+  p->home[a] = c;                                      /* and a as well */
+  p->slot[a]->storage = NULL;
+  CHECK(sc__memory_check(p) == SC_EINVAL);
+  bt->storage = storage;
+  p->home[b] = b;
+  CHECK(sc__memory_check(p) == SC_OK);
+  sc__plan_release(p);
+  sc_graph_release(g);
+  return 0;
+}
+
 int main(void) {
   if (sc_context_new(NULL, &ctx) != SC_OK) return 1;
-  int bad = faults_of_a_graph() || faults_of_effects() || faults_of_marks();
+  int bad = faults_of_a_graph() || faults_of_effects() || faults_of_marks() || faults_of_memory();
   sc_context_free(ctx);
   return bad;
 }
