@@ -345,3 +345,32 @@ describe("names", function()
     assert.same(sc.polygamma(1, x:abs()):totable(), x:abs():polygamma(1):totable())
   end)
 end)
+
+describe("an element", function()
+  it("becomes the same bits whatever its neighbours are", function()
+    for _, dtype in ipairs { "float32", "float64" } do
+      local x = sc.linspace(-90, 90, 3000, { dtype = dtype })
+      local far = x:clone()
+      far[1500] = 1e15
+      for _, name in ipairs { "sin", "cos", "tan" } do
+        local alone, beside = x[name](x), far[name](far)
+        assert.is_true(sc.equal(alone:narrow(1, 1501, 1500), beside:narrow(1, 1501, 1500)), name)
+        assert.is_true(math.abs(beside[1500]:item() - math[name](dtype == "float32" and 999999986991104 or 1e15)) < 1e-6, name)
+        assert.is_true(sc.equal(beside, far:clone()[name .. "_"](far:clone())), name)
+      end
+    end
+  end)
+
+  it("is the same in rows that broadcast, in any layout", function()
+    local a, row, column = sc.randn(7, 60, 129), sc.randn(129), sc.randn(60, 1)
+    local whole = a + row:expand(7, 60, 129):contiguous() * column:expand(7, 60, 129):contiguous()
+    assert.is_true(sc.equal(whole, a + row * column))
+    local turned = a:permute(2, 1, 3)
+    assert.is_true(sc.equal(turned + row, (a + row):permute(2, 1, 3)))
+    local into = sc.zeros(60, 7, 2, 129):select(3, 1):permute(2, 1, 3)
+    into:copy_(a)
+    into:add_(row)
+    assert.is_true(sc.equal(into, a + row))
+    assert.is_true(sc.equal(a:narrow(3, 2, 100) - column, (a - column):narrow(3, 2, 100)))
+  end)
+end)

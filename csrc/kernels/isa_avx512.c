@@ -22,7 +22,7 @@
 #include "gemv_stamp.h"
 #define SKINNY_M 14
 #define SKINNY_LANES 16
-#define SKINNY_K 384
+#define SKINNY_K 224
 #include "skinny_stamp.h"
 #include "random_stamp.h"
 #define CHAIN_V 8

@@ -67,7 +67,7 @@
     const OPERAND_##rule *ap = av; \
     LOOP_##arity(VALUE_##rule, RESULT_##rule, e) \
   }
-/* Arguments above M(circular_max) go to the C library, for the whole run. */
+/* Arguments above M(circular_max) go to the C library, each by itself: what an element becomes does not depend on its neighbours. */
 #define FN_WIDE(name, arity, rule, e) \
   HEAD(name) { \
     (void)bv; (void)bs; (void)cv; (void)cs; (void)p; \
@@ -75,8 +75,14 @@
     const T *ap = av; \
     int large = 0; \
     for (int64_t i = 0; i < n; i++) large |= M(fabs)(ap[i * as]) > M(circular_max); \
-    if (large) for (int64_t i = 0; i < n; i++) dp[i] = WIDE_C(name)(ap[i * as]); \
-    else LOOP_1(T, T, e) \
+    if (!large) LOOP_1(T, T, e) \
+    else for (int64_t k = 0; k < n; k += 64) { \
+      T old[64]; \
+      int64_t m = n - k < 64 ? n - k : 64; \
+      for (int64_t i = 0; i < m; i++) old[i] = ap[(k + i) * as]; \
+      for (int64_t i = 0; i < m; i++) { T a = old[i]; dp[k + i] = e; } \
+      for (int64_t i = 0; i < m; i++) if (M(fabs)(old[i]) > M(circular_max)) dp[k + i] = WIDE_C(name)(old[i]); \
+    } \
   }
 #define sc_circular_max_f32 SC_CIRCULAR_MAX
 #define sc_circular_max_f64 SC_CIRCULAR_MAX64

@@ -407,6 +407,46 @@ static void run_rows(void *arg, int64_t from, int64_t end) {
   }
 }
 
+/* A program of one loop whose operands and result all lie ready, as most eager ops are: nothing but calls of the loop. */
+static bool is_bare(const sc_tiles *s) {
+  bool bare = s->p->n_instr == 1 && s->p->instr[0].fn && s->at[0].out == 0 && s->how <= ROWS && s->n_out == 1;
+  for (int k = 0; k < s->p->n_in; k++) bare = bare && s->kind[k] != COPY && (s->how == ROWS || s->kind[k] == ONE || s->linear[k]);
+  return bare;
+}
+
+static void run_bare(void *arg, int64_t from, int64_t end) {
+  const sc_tiles *s = arg;
+  const sc_instr *q = &s->p->instr[0];
+  int last = s->nd - 1;
+  bool rows = s->how == ROWS;
+  char single[MAX_IN][8], scratch[1], *d = s->out[0]->data;
+  values v;
+  int64_t index[SC_MAX_DIMS + 1], off[MAX_IN] = {0}, out_off = 0, z = (int64_t)s->at[0].size;
+  begin(s, &v, scratch, single);
+  if (rows) offsets(s, last, from, off, &out_off);
+  for (int64_t i = last - 1, rest = from; rows && i >= 0; i--) { index[i] = rest % s->dim[i]; rest /= s->dim[i]; }
+  for (int64_t u = from; u < end; u++) {
+    int64_t n = rows ? s->inner : s->total - u * s->tile < s->tile ? s->total - u * s->tile : s->tile;
+    char *to = d + (s->os && rows ? out_off : rows ? u * s->inner : u * s->tile) * z;
+    const char *ptr[3] = {NULL, NULL, NULL};
+    int64_t step[3] = {0, 0, 0};
+    for (int i = 0; i < q->arity; i++) {
+      int k = q->src[i];
+      step[i] = s->kind[k] == ONE ? 0 : rows ? STRIDE(s, k)[last] : 1;
+      ptr[i] = s->kind[k] == ONE ? v.ptr[k] : s->in[k]->data + (rows ? off[k] : u * s->tile) * s->size[k];
+    }
+    q->fn(n, to, ptr[0], step[0], ptr[1], step[1], ptr[2], step[2], q->p);
+    for (int i = last - 1; rows && i >= 0; i--) {    /* on to the next row */
+      bool carry = ++index[i] == s->dim[i];
+      int64_t by = carry ? 1 - s->dim[i] : 1;
+      for (int k = 0; k < s->p->n_in; k++) off[k] += by * STRIDE(s, k)[i];
+      if (s->os) out_off += by * s->os[i];
+      if (!carry) break;
+      index[i] = 0;
+    }
+  }
+}
+
 /* Units: (index over all dims but the last two, a chunk of rows). */
 static void run_folded(void *arg, int64_t from, int64_t end) {
   const sc_tiles *s = arg;
@@ -609,7 +649,7 @@ static bool fit(sc_tiles *s) {
 }
 
 static void go(sc_context *ctx, const sc_tiles *s) {
-  sc_range_fn fn = s->how == ROWS ? run_rows : s->how == FOLDED ? run_folded : run_linear;
+  sc_range_fn fn = is_bare(s) ? run_bare : s->how == ROWS ? run_rows : s->how == FOLDED ? run_folded : run_linear;
   if (s->units == 1 || (ctx->threads <= 1 && !ctx->slice)) { fn((void *)(uintptr_t)s, 0, s->units); return; }
   double per = s->how == ROWS ? (double)s->inner : s->how == FOLDED ? (double)(s->inner * s->per) : (double)s->tile;
   sc__parallel(ctx, s->units, 1, s->p->cost * per, fn, (void *)(uintptr_t)s);

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { TILE = 4096, SPAN = 16 * TILE, COLUMNS = 512, FEW_COLUMNS = 16 };
+enum { TILE = 4096, SPAN = 16 * TILE, COLUMNS = 1024, FEW_COLUMNS = 16 };
 
 extern const sc_reduce_table sc__reduce_table_base;
 #if defined(__x86_64__)
@@ -36,6 +36,7 @@ typedef struct job {
   const char *data;
   sc_dtype dtype, ctype;          /* of memory; of the loops */
   bool direct, flip;              /* ctype is dtype; uint64 kept in order as int64 */
+  bool plain;                     /* rows are packed runs of one tile at most, kept ones in equal distances */
   dims kept, red;
   int64_t n, outputs, inner;      /* reduced elements per output; columns: the last kept dim */
   int64_t spans, span;            /* of each output (columns: of rows) */
@@ -188,8 +189,19 @@ static void fold_row(const job *j, int64_t n, const void *x, int64_t at, int64_t
   }
 }
 
+/* Packed rows that one call of a loop each can fold; what most sums over the last dim are. */
+static void run_packed_rows(const job *j, int64_t begin, int64_t end) {
+  int64_t z = (int64_t)sc_dtype_size(j->dtype), apart = j->kept.n ? j->kept.stride[0] * z : 0, first = neutral(j);
+  const char *x = j->data + begin * apart;
+  for (int64_t o = begin; o < end; o++, x += apart) {
+    j->acc[o] = first;
+    j->loops->row[j->kind](j->n, x, &j->acc[o], j->m ? j->m[o] : 0);
+  }
+}
+
 static void run_rows(void *arg, int64_t begin, int64_t end) {
   const job *j = arg;
+  if (j->plain) { run_packed_rows(j, begin, end); return; }
   _Alignas(64) char buffer[TILE * 8], spare[j->kind == SC_RED_EXP || j->kind == SC_RED_POWER ? TILE * 8 : 8];
   for (int64_t u = begin; u < end; u++) {
     int64_t o = u / j->spans, first = u % j->spans * j->span;
@@ -313,6 +325,8 @@ sc_status sc__reduce(sc_context *ctx, sc_reduce_kind kind, const sc_tensor *x, c
   j.span = columns ? SPAN / (width < 256 ? width : 256) : SPAN;
   j.spans = (j.n + j.span - 1) / j.span;
   int64_t cells = j.outputs * j.spans;
+  j.plain = j.direct && !j.flip && j.loops->row[kind] && kind != SC_RED_EXP && j.n <= TILE && j.kept.n <= 1 &&
+            (j.red.n == 0 || (j.red.n == 1 && j.red.stride[0] == 1));
   size_t bytes = (size_t)cells * (index ? 16 : 8);
   if (j.spans > 1) {
     j.acc = sc__alloc(ctx, bytes);

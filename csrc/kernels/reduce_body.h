@@ -68,27 +68,31 @@ ROW_SUM(count, (d != 0), (AVEC)-(d != 0))
 #undef PARAMETER
 
 #if FLOATING == 32
+/* The lanes of v into two vectors of doubles. */
+static inline void RN(add_wide)(VEC v, AVEC *s0, AVEC *s1) {
+  typedef float half_vector __attribute__((vector_size(32)));
+  half_vector low = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7), high = __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+  *s0 += __builtin_convertvector(low, AVEC);
+  *s1 += __builtin_convertvector(high, AVEC);
+}
+
+static inline VEC RN(four_rows)(const T *x, int64_t step) {
+  return (RN(load)(x) + RN(load)(x + step)) + (RN(load)(x + 2 * step) + RN(load)(x + 3 * step));
+}
+
 /* Sums whose result is float32 (or a half) again: eight vectors are added in float, as a tree of depth three, and that sum goes into
 ** double lanes. At most four roundings more than in double all the way, at a third of its cost. */
 static void RN(row_quick)(int64_t n, const void *xv, void *acc, double m) {
   const T *x = xv;
-  typedef float half_vector __attribute__((vector_size(32)));
   AVEC s0 = {0}, s1 = {0};
   int64_t i = 0;
   (void)m;
   for (; i + 8 * LANES <= n; i += 8 * LANES) {
-    VEC v = ((RN(load)(x + i) + RN(load)(x + i + LANES)) + (RN(load)(x + i + 2 * LANES) + RN(load)(x + i + 3 * LANES))) +
-            ((RN(load)(x + i + 4 * LANES) + RN(load)(x + i + 5 * LANES)) + (RN(load)(x + i + 6 * LANES) + RN(load)(x + i + 7 * LANES)));
-    half_vector low = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7), high = __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
-    s0 += __builtin_convertvector(low, AVEC);
-    s1 += __builtin_convertvector(high, AVEC);
+    RN(add_wide)(RN(four_rows)(x + i, LANES) + RN(four_rows)(x + i + 4 * LANES, LANES), &s0, &s1);
   }
-  for (; i + LANES <= n; i += LANES) {
-    VEC v = RN(load)(x + i);
-    half_vector low = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7), high = __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
-    s0 += __builtin_convertvector(low, AVEC);
-    s1 += __builtin_convertvector(high, AVEC);
-  }
+  for (; i + 4 * LANES <= n; i += 4 * LANES) RN(add_wide)(RN(four_rows)(x + i, LANES), &s0, &s1);
+  for (; i + LANES <= n; i += LANES) RN(add_wide)(RN(load)(x + i), &s0, &s1);
+  if (i + ALANES <= n) { s0 += RN(widen)(x + i); i += ALANES; }
   s0 += s1;
   A total = LANE_SUM(s0);
   for (; i < n; i++) total += (A)x[i];
@@ -96,22 +100,16 @@ static void RN(row_quick)(int64_t n, const void *xv, void *acc, double m) {
 }
 
 /* The same down the columns: sixteen rows of n, `step` apart. */
-static inline VEC RN(four_rows)(const T *x, int64_t step) {
-  return (RN(load)(x) + RN(load)(x + step)) + (RN(load)(x + 2 * step) + RN(load)(x + 3 * step));
-}
 static void RN(col_quick16)(int64_t n, const void *xv, int64_t step, void *acc) {
-  typedef float half_vector __attribute__((vector_size(32)));
   const T *x0 = xv, *x4 = x0 + 4 * step, *x8 = x4 + 4 * step, *x12 = x8 + 4 * step;
   A *a = acc;
   int64_t i = 0;
   for (; i + LANES <= n; i += LANES) {
     VEC v = (RN(four_rows)(x0 + i, step) + RN(four_rows)(x4 + i, step)) + (RN(four_rows)(x8 + i, step) + RN(four_rows)(x12 + i, step));
-    half_vector low = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7), high = __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
     AVEC s0, s1;
     memcpy(&s0, a + i, 64);
     memcpy(&s1, a + i + 8, 64);
-    s0 += __builtin_convertvector(low, AVEC);
-    s1 += __builtin_convertvector(high, AVEC);
+    RN(add_wide)(v, &s0, &s1);
     memcpy(a + i, &s0, 64);
     memcpy(a + i + 8, &s1, 64);
   }

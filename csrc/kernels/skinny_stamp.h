@@ -3,7 +3,7 @@
 **
 ** c is computed in tiles of SKINNY_M rows by two vectors, kept in registers while k runs. The left operand is read where it lies, an
 ** element at a time (its rows side by side are as many streams). The right one is read where it lies when it is stored by rows; stored
-** transposed, [n, k], a panel of it is turned round into a buffer on the stack, four by four. Every element is summed over k in order, in
+** transposed, [n, k], a panel of it is turned round into a buffer on the stack. Every element is summed over k in order, in
 ** blocks of SKINNY_K that depend on k only: cutting m or n into pieces changes no bits. */
 #include <string.h>
 
@@ -12,7 +12,8 @@
 #define SK(name) SK_CAT(name, ISA)
 
 typedef float SK(skinny_v) __attribute__((vector_size(SKINNY_LANES * 4), aligned(4), may_alias));
-typedef float SK(skinny_quad) __attribute__((vector_size(16), aligned(4), may_alias));
+typedef float SK(skinny_oct) __attribute__((vector_size(32), aligned(4), may_alias));
+typedef int SK(skinny_mask) __attribute__((vector_size(32)));
 
 /* c [M, V vectors] = alpha * a b (+ beta c, read when beta is not 0). a: element (i, k) at i * as + k * ak, and one of the steps is 1. */
 static inline __attribute__((always_inline)) void SK(skinny_tile)(const int M, const int V, int64_t K, const float *a, int64_t as, int64_t ak,
@@ -70,38 +71,43 @@ static const SK(skinny_fn) SK(skinny_rows)[SKINNY_M] = {
 #endif
 };
 
+#if defined(__clang__)
+#define SK_PAIRS(x, y, a, b, c, d) __builtin_shufflevector(x, y, a, b, c, d, (a) + 4, (b) + 4, (c) + 4, (d) + 4)
+#else
+#define SK_PAIRS(x, y, a, b, c, d) __builtin_shuffle(x, y, (SK(skinny_mask)){a, b, c, d, (a) + 4, (b) + 4, (c) + 4, (d) + 4})
+#endif
+/* Eight rows of b, K long, become eight columns of a panel: blocks of eight by four, row i beside row i + 4. */
+static inline void SK(skinny_turn)(int64_t K, const float *b, int64_t ldb, float *to) {
+  enum { W = 2 * SKINNY_LANES };
+  typedef float quad __attribute__((vector_size(16), aligned(4), may_alias));
+  const float *b4 = b + 4 * ldb;
+  int64_t k = 0;
+  for (; k + 4 <= K; k += 4, to += 4 * W) {
+    SK(skinny_oct) x[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++)
+      x[i] = __builtin_shufflevector(*(const quad *)(b + i * ldb + k), *(const quad *)(b4 + i * ldb + k), 0, 1, 2, 3, 4, 5, 6, 7);
+    SK(skinny_oct) low01 = SK_PAIRS(x[0], x[1], 0, 8, 1, 9), high01 = SK_PAIRS(x[0], x[1], 2, 10, 3, 11);
+    SK(skinny_oct) low23 = SK_PAIRS(x[2], x[3], 0, 8, 1, 9), high23 = SK_PAIRS(x[2], x[3], 2, 10, 3, 11);
+    *(SK(skinny_oct) *)to = SK_PAIRS(low01, low23, 0, 1, 8, 9);
+    *(SK(skinny_oct) *)(to + W) = SK_PAIRS(low01, low23, 2, 3, 10, 11);
+    *(SK(skinny_oct) *)(to + 2 * W) = SK_PAIRS(high01, high23, 0, 1, 8, 9);
+    *(SK(skinny_oct) *)(to + 3 * W) = SK_PAIRS(high01, high23, 2, 3, 10, 11);
+  }
+  for (; k < K; k++, to += W) for (int i = 0; i < 8; i++) to[i] = b[i * ldb + k];
+}
+#undef SK_PAIRS
+
 /* A panel [K, 2 vectors] of b, from n <= 2 vectors columns at b; what is beyond n is 0. */
 static void SK(skinny_pack)(bool transposed, int64_t K, int64_t n, const float *b, int64_t ldb, float *panel) {
   enum { W = 2 * SKINNY_LANES };
-  typedef int mask __attribute__((vector_size(16)));
   if (n < W) memset(panel, 0, (size_t)(K * W) * sizeof(float));
   if (!transposed) {
     for (int64_t k = 0; k < K; k++) memcpy(panel + k * W, b + k * ldb, (size_t)n * sizeof(float));
     return;
   }
   int64_t j = 0;
-  for (; j + 4 <= n; j += 4) {
-    const float *r0 = b + j * ldb, *r1 = r0 + ldb, *r2 = r1 + ldb, *r3 = r2 + ldb;
-    float *to = panel + j;
-    int64_t k = 0;
-    for (; k + 4 <= K; k += 4, to += 4 * W) {
-      SK(skinny_quad) x0 = *(const SK(skinny_quad) *)(r0 + k), x1 = *(const SK(skinny_quad) *)(r1 + k);
-      SK(skinny_quad) x2 = *(const SK(skinny_quad) *)(r2 + k), x3 = *(const SK(skinny_quad) *)(r3 + k);
-#if defined(__clang__)
-#define SK_PAIRS(x, y, a, b, c, d) __builtin_shufflevector(x, y, a, b, c, d)
-#else
-#define SK_PAIRS(x, y, a, b, c, d) __builtin_shuffle(x, y, (mask){a, b, c, d})
-#endif
-      SK(skinny_quad) low01 = SK_PAIRS(x0, x1, 0, 4, 1, 5), high01 = SK_PAIRS(x0, x1, 2, 6, 3, 7);
-      SK(skinny_quad) low23 = SK_PAIRS(x2, x3, 0, 4, 1, 5), high23 = SK_PAIRS(x2, x3, 2, 6, 3, 7);
-      *(SK(skinny_quad) *)to = SK_PAIRS(low01, low23, 0, 1, 4, 5);
-      *(SK(skinny_quad) *)(to + W) = SK_PAIRS(low01, low23, 2, 3, 6, 7);
-      *(SK(skinny_quad) *)(to + 2 * W) = SK_PAIRS(high01, high23, 0, 1, 4, 5);
-      *(SK(skinny_quad) *)(to + 3 * W) = SK_PAIRS(high01, high23, 2, 3, 6, 7);
-#undef SK_PAIRS
-    }
-    for (; k < K; k++, to += W) { to[0] = r0[k]; to[1] = r1[k]; to[2] = r2[k]; to[3] = r3[k]; }
-  }
+  for (; j + 8 <= n; j += 8) SK(skinny_turn)(K, b + j * ldb, ldb, panel + j);
   for (; j < n; j++) for (int64_t k = 0; k < K; k++) panel[k * W + j] = b[j * ldb + k];
 }
 
