@@ -2,6 +2,7 @@
 --- Usage: lua5.4 bench/run.lua [pattern] [pairs] [budget]     Without python3-torch it prints our column alone.
 --- Rows that end in `_compiled` are compared with PyTorch's row of the name before that. Inference is compared with ONNX Runtime where
 --- SCONCE_ORT names a folder with node_modules/onnxruntime-node: its library is called from C, its models are exported by PyTorch.
+--- Rows matmul_cblas_N are compared with OpenBLAS called from C (bench/peer_blas.c).
 local pattern, pairs_, budget = arg[1] or "", tonumber(arg[2] or 5), arg[3] or "0.3"
 
 local ENV = "env -u OPENBLAS_CORETYPE OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 "
@@ -56,6 +57,14 @@ local function prepare_ort()
 end
 local ort = prepare_ort()
 
+--- The command that calls OpenBLAS from C; nil: it cannot be built here.
+local function prepare_blas()
+  local built = os.tmpname()
+  if not os.execute(string.format("cc -O2 bench/peer_blas.c -o '%s' -lopenblas 2>/dev/null", built)) then return nil end
+  return string.format("%s'%s' '%s' %s", ENV, built, pattern, budget), built
+end
+local blas, blas_built = prepare_blas()
+
 local order, ours, peers, ratios, of = {}, {}, {}, {}, {}
 for _ = 1, pairs_ do
   local a, b = {}, {}
@@ -63,19 +72,21 @@ for _ = 1, pairs_ do
   for _, setting in ipairs(version and PEERS or {}) do
     read(string.format("%s%s%s bench/peer_torch.py '%s' %s 1", ENV, setting, python, pattern:gsub("_compiled", ""), budget), b)
   end
-  local c = {}
+  local c, d = {}, {}
   if ort then read(ort, c) end
+  if blas then read(blas, d) end
   for name, s in pairs(a) do
     ours[name], peers[name], ratios[name] = ours[name] or {}, peers[name] or {}, ratios[name] or {}
     table.insert(ours[name], s)
-    local peer = c[name] or b[name] or b[name:gsub("_compiled$", "")]
-    of[name] = c[name] and "ONNX Runtime" or peer and "PyTorch"
+    local peer = c[name] or d[name] or b[name] or b[name:gsub("_compiled$", "")]
+    of[name] = c[name] and "ONNX Runtime" or d[name] and "OpenBLAS from C" or peer and "PyTorch"
     if peer then
       table.insert(peers[name], peer)
       table.insert(ratios[name], s / peer)
     end
   end
 end
+if blas_built then os.remove(blas_built) end
 
 print(string.format("| workload | sconce | peer (%s%s) | | ratio |", version and "PyTorch " .. version or "PyTorch not installed",
   ort and ", ONNX Runtime" or ""))

@@ -116,7 +116,9 @@ on("cat_2x_1e6", vectors, function(x, y) return sc.cat { x, y } end)
 
 -- C: products and convolutions
 for _, n in ipairs { 64, 128, 256, 512, 1024, 2048 } do
-  on("matmul_f32_" .. n, function() return sc.rand(n, n), sc.rand(n, n) end, function(a, b) return a:matmul(b) end)
+  local function squares() return sc.rand(n, n), sc.rand(n, n) end
+  on("matmul_f32_" .. n, squares, function(a, b) return a:matmul(b) end)
+  if n >= 256 then on("matmul_cblas_" .. n, squares, function(a, b) return a:matmul(b) end) end   -- against cblas from C
 end
 on("bmm_f32_64x64x64x64", function() return sc.rand(64, 64, 64), sc.rand(64, 64, 64) end, function(a, b) return a:bmm(b) end)
 on("matmul_f32_1x1024x1024", function() return sc.rand(1, 1024), sc.rand(1024, 1024) end, function(a, b) return a:matmul(b) end)
