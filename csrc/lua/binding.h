@@ -49,8 +49,9 @@ typedef struct binding {
   size_t n_pins, room_pins;
   bool unpinned;                   /* some have a count of 0 */
   unsigned steps;                  /* of the collector, taken for tensors */
-  /* bytes of tensors: not worked for by the collector; made since its last cycle ended; alive then; all that the engine held after the last whole cycle */
-  double owed, made, live_after, held_full;
+  /* bytes of tensors: not worked for by the collector; made since its last cycle ended; alive then; all that the engine held after the last whole
+  ** cycle; and the steps since one ended a cycle */
+  double owed, made, live_after, held_full, unended;
 } binding;
 
 /* A tensor's userdata. t NULL: freed. Its user value: the anchor of t's history (script.c), or, once freed, who did it. */

@@ -115,10 +115,24 @@ int sc__raise_text(lua_State *L, binding *b, const char *format, ...) {
 ** model does not make small steps pay for full cycles; or a part of Lua's heap, because a cycle costs as much as that is large. At
 ** least 1 MB while tensors are small, so that blocks come back while they are still in the cache (chains of small ops run twice as
 ** fast as with 8 MB), and up to 8 MB when they are large. Steps of size 0 make progress whatever pause the script has set.
+**
+** Large results (LARGE and more an op) are worth a cycle at once: what is made while a cycle is under way survives it, and a few such
+** blocks more are out of the cache (adding 4 MB took 1.8 of the time).
+**
 ** In generational mode (the lua program's own default) a step is a minor collection, which leaves old garbage; the major ones that
-** would find it are decided by Lua's bytes alone, and only at a step with debt: one in 32 brings some. And when what the engine holds has doubled since the last whole cycle, one is made.
+** would find it are decided by Lua's bytes alone, and only at a step with debt: one in 32 brings some. And when what the engine holds has
+** doubled since the last whole cycle, one is made. Two minor collections in a row would make what is on the stack old, to stay until then:
+** at most one at a time. The mode cannot be asked for; in this one no step ever reports that it has ended a cycle.
 ** Never when the script has stopped the collector. */
-enum { LOOK_EVERY = 128 * 1024 };
+enum { LOOK_EVERY = 128 * 1024, LARGE = 1 << 20 };
+
+/* A cycle has ended. */
+static void cycle_ended(binding *b) {
+  b->live_after = (double)atomic_load(&b->ctx->live_bytes) - b->made;
+  b->held_full = (double)b->ctx->held - b->made;
+  b->made = 0;
+  b->unended = 0;
+}
 
 static void pay(lua_State *L, binding *b) {
   double made = (double)b->ctx->charged, least = made * 8 < 1e6 ? 1e6 : made * 8 < 8e6 ? made * 8 : 8e6;
@@ -129,21 +143,25 @@ static void pay(lua_State *L, binding *b) {
   if (room < least) room = least;
   double steps = heap / 2e6 + 2, each = room / steps;           /* of a cycle; measured: a step takes about 2 MB of heap */
   bool late = b->owed > room;                                   /* a cycle at once, and the rest is forgiven */
-  int n = late ? (int)steps : (int)(b->owed / each);
+  bool minor = b->unended > 4 * steps + 8, at_once = made >= LARGE && !minor;
+  int n = late ? (int)steps + 2 * at_once : at_once ? 0 : (int)(b->owed / each);
   b->owed = late ? 0 : b->owed - n * each;
   b->made += made;
-  for (int i = 0; i < n; i++)
-    if (lua_gc(L, LUA_GCSTEP, ++b->steps % 32 ? 0 : (int)(heap / 4096) + 1) == 1) {
-      b->live_after = (double)atomic_load(&b->ctx->live_bytes) - b->made;
-      b->held_full = (double)b->ctx->held - b->made;
-      b->made = 0;
-    }
+  if (minor && n > 1) n = 1;
+  for (int i = 0; i < n; i++) {
+    b->unended++;
+    if (lua_gc(L, LUA_GCSTEP, ++b->steps % 32 ? 0 : (int)(heap / 4096) + 1) != 1) continue;
+    if (at_once) b->made = 0;
+    cycle_ended(b);
+    if (at_once) break;
+  }
   double most = made * 4 < 4e6 ? 4e6 : made * 4 < 16e6 ? made * 4 : 16e6;
   if ((double)b->ctx->held < 2 * b->held_full + (heap > most ? heap : most)) return;
   lua_gc(L, LUA_GCCOLLECT);
-  b->live_after = (double)atomic_load(&b->ctx->live_bytes);
-  b->held_full = (double)b->ctx->held;
+  double unended = b->unended;                       /* a whole cycle that was asked for says nothing of the mode */
   b->made = 0;
+  cycle_ended(b);
+  b->unended = unended;
 }
 
 void sc__come_in(lua_State *L, binding *b) {
