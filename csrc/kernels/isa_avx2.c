@@ -11,6 +11,7 @@
 #pragma GCC target("avx2,fma,bmi,bmi2,f16c")
 #endif
 #define ISA avx2
+#define SC_FUSED_MULTIPLY
 #define STAMP_NARROW
 #include "pointwise_stamp.h"
 #include "neural_stamp.h"

@@ -11,6 +11,7 @@
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx512cd,avx2,fma,bmi,bmi2,f16c")
 #endif
 #define ISA avx512
+#define SC_FUSED_MULTIPLY
 #include "pointwise_stamp.h"
 #include "neural_stamp.h"
 #define TILE_M 8

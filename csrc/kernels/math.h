@@ -23,6 +23,17 @@ static inline int64_t sc_f64_bits(double f) { int64_t i; memcpy(&i, &f, 8); retu
 #define SC_ROUND32 12582912.0f          /* adding and subtracting it rounds to a whole number, ties to even */
 #define SC_ROUND64 6755399441055744.0
 
+/* a b + c, rounded once where the instruction set has that. A sum of two products is written with it: a compiler that joins products
+** and sums may take either product, one in vector code and the other in what is left over, and bits would depend on an element's place.
+** For the same reason no product is a choice's result that is then added to something. */
+#if defined(SC_FUSED_MULTIPLY) || defined(__FMA__) || defined(__aarch64__)
+static inline float sc_madd_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+static inline double sc_madd_f64(double a, double b, double c) { return __builtin_fma(a, b, c); }
+#else
+static inline float sc_madd_f32(float a, float b, float c) { return a * b + c; }
+static inline double sc_madd_f64(double a, double b, double c) { return a * b + c; }
+#endif
+
 #include "math64.h"
 
 /* y 2^k for y near 1 and |k| <= 252, k the whole number in t = k + SC_ROUND32, whose last bits are k's: in two steps, so that subnormal
@@ -106,20 +117,20 @@ static inline float sc_log_ends(float x, float y) {
 /* log, vector, within 1 ulp */
 static inline float sc_log_f32(float x) {
   float e, r = sc_log_split(x, &e);
-  float y = e * SC_LN2_LO + sc_log_poly(r) * r * r;
+  float y = sc_madd_f32(sc_log_poly(r) * r, r, e * SC_LN2_LO);
   return sc_log_ends(x, y + r + e * SC_LN2_HI);
 }
 
 /* log2 and log10, vector, within 2 ulp */
 static inline float sc_log2_f32(float x) {
   float e, r = sc_log_split(x, &e), q = sc_log_poly(r) * r * r;
-  float y = q * 1.44269504f + r * 4.42695041e-1f;
+  float y = sc_madd_f32(r, 4.42695041e-1f, q * 1.44269504f);
   return sc_log_ends(x, y + r + e);
 }
 static inline double sc_log2_f64(double x) { return log2(x); }
 static inline float sc_log10_f32(float x) {
   float e, r = sc_log_split(x, &e), q = sc_log_poly(r) * r * r;
-  float y = e * 4.605038981e-6f + (q + r) * 4.342944819e-1f;   /* log10 2 in two parts */
+  float y = sc_madd_f32(q + r, 4.342944819e-1f, e * 4.605038981e-6f);   /* log10 2 in two parts */
   return sc_log_ends(x, y + e * 3.01025390625e-1f);
 }
 static inline double sc_log10_f64(double x) { return log10(x); }
@@ -128,7 +139,7 @@ static inline double sc_log10_f64(double x) { return log10(x); }
 static inline float sc_log1p_f32(float x) {
   float u = 1.0f + x, c = x - (u - 1.0f);
   float e, r = sc_log_split(u, &e);
-  float y = e * SC_LN2_LO + sc_log_poly(r) * r * r + (u > 1e30f ? 0.0f : c / u);
+  float y = sc_madd_f32(sc_log_poly(r) * r, r, e * SC_LN2_LO) + (u > 1e30f ? 0.0f : c / u);
   return x == 0 ? x : sc_log_ends(u, y + r + e * SC_LN2_HI);
 }
 
@@ -137,7 +148,7 @@ static inline float sc_log1p_unit_f32(float e) {
   float u = 1.0f + e, c = e - (u - 1.0f);
   int upper = u > 1.41421356f;
   float r = upper ? u * 0.5f - 1.0f : u - 1.0f, k = upper ? 0.693147181f : 0.0f;
-  return sc_log_poly(r) * r * r + c * (1.0f - e * (1.0f - 0.5f * e)) + r + k;
+  return sc_madd_f32(sc_log_poly(r) * r, r, c * (1.0f - e * (1.0f - 0.5f * e))) + r + k;
 }
 static inline double sc_log1p_unit_f64(double e) { return sc_log1p_f64(e); }
 
@@ -252,7 +263,7 @@ static inline float sc_sin_poly(float r, float s) {
   return (((2.718237075e-6f * s + -1.983932711e-4f) * s + 8.333329362e-3f) * s + -1.666666664e-1f) * s * r + r;
 }
 static inline float sc_cos_poly(float s) {
-  return (((-2.720954429e-7f * s + 2.479951172e-5f) * s + -1.388888372e-3f) * s + 4.166666662e-2f) * s * s - 0.5f * s + 1.0f;
+  return ((((-2.720954429e-7f * s + 2.479951172e-5f) * s + -1.388888372e-3f) * s + 4.166666662e-2f) * s - 0.5f) * s + 1.0f;
 }
 static inline float sc_sin_f32(float x) {
   int32_t q;
@@ -481,18 +492,21 @@ static inline float sc_decimals_f32(float x, int64_t n) {
   } \
   /* the normal distribution's share below x, plus x times its density */ \
   static inline T sc_gelu_slope_##s(T x) { \
-    return (T)0.5 * (1 + sc_erf_##s(x * (T)0.70710678118654752440)) + x * (T)0.39894228040143267794 * sc_exp_##s(x * x * (T)-0.5); \
+    T share = (T)0.5 * (1 + sc_erf_##s(x * (T)0.70710678118654752440)); \
+    return sc_madd_##s(x * (T)0.39894228040143267794, sc_exp_##s(x * x * (T)-0.5), share); \
   } \
-  /* x s(u), s the sigmoid and u = c (x + k x^3): its first and second derivatives */ \
+  /* x s(u), s the sigmoid and u = c (x + k x^3): its first and second derivatives; far out s is 0 or 1 and its slope is 0 */ \
   static inline T sc_gelu_tanh_slope_##s(T x) { \
+    x = x < -30 ? -30 : x > 30 ? 30 : x; \
     T s = sc_sigmoid_##s((T)1.5957691216057307 * (x + (T)0.044715 * x * x * x)); \
-    T d = s * (1 - s) * (T)1.5957691216057307 * (1 + (T)0.134145 * x * x); \
-    return s + (d == 0 ? 0 : x * d); \
+    T d = s * (1 - s) * ((T)1.5957691216057307 + (T)0.2140644488178 * x * x); \
+    return sc_madd_##s(x, d, s); \
   } \
   static inline T sc_gelu_tanh_curve_##s(T x) { \
+    x = x < -30 ? -30 : x > 30 ? 30 : x; \
     T s = sc_sigmoid_##s((T)1.5957691216057307 * (x + (T)0.044715 * x * x * x)), d = s * (1 - s); \
-    T u = (T)1.5957691216057307 * (1 + (T)0.134145 * x * x), v = (T)1.5957691216057307 * (T)0.26829 * x; \
-    return d == 0 ? 0 : d * (2 * u + x * ((1 - 2 * s) * u * u + v)); \
+    T u = (T)1.5957691216057307 + (T)0.2140644488178 * x * x; \
+    return d * (2 * sc_madd_##s(x, sc_madd_##s((1 - 2 * s) * u, (T)0.5 * u, (T)0.2140644488178 * x), u)); \
   }
 SC_BOTH(float, f32, f)
 SC_BOTH(double, f64, )

@@ -140,7 +140,7 @@ static inline double sc_sin_poly64(double r, double low) {
   p = p * z - 1.0 / 5040.0;
   p = p * z + 1.0 / 120.0;
   p = p * z - 1.0 / 6.0;
-  return r + (p * z * r + low * (1.0 - 0.5 * z));
+  return r + sc_madd_f64(p * z, r, low * (1.0 - 0.5 * z));
 }
 static inline double sc_cos_poly64(double r, double low) {
   double z = r * r, half = 0.5 * z, w = 1.0 - half, p = 1.0 / 20922789888000.0;
@@ -150,7 +150,7 @@ static inline double sc_cos_poly64(double r, double low) {
   p = p * z + 1.0 / 40320.0;
   p = p * z - 1.0 / 720.0;
   p = p * z + 1.0 / 24.0;
-  return w + (((1.0 - w) - half) + (z * z * p - r * low));
+  return w + (((1.0 - w) - half) + sc_madd_f64(z * z, p, -(r * low)));
 }
 static inline double sc_sin_f64(double x) {
   uint64_t q;

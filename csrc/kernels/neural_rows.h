@@ -49,7 +49,7 @@ static void NK(affine)(int64_t n, const void *xv, double a, double b, void *yv) 
 static void NK(affine2)(int64_t n, const void *dyv, const void *xv, double a, double b, double c, void *yv) {
   const T *dy = dyv, *x = xv, p = (T)a, q = (T)b, r = (T)c;
   T *y = yv;
-  for (int64_t i = 0; i < n; i++) y[i] = dy[i] * p + x[i] * q + r;
+  for (int64_t i = 0; i < n; i++) y[i] = NK_MADD(dy[i], p, x[i] * q) + r;
 }
 
 static void NK(norm_row)(int64_t n, const void *xv, const void *wv, const void *bv, double eps, void *yv, void *mean, void *rstd) {
@@ -163,7 +163,7 @@ static void NK(lstm)(int64_t H, void *gatev, const void *c_oldv, void *cv, void 
   NK(sigmoids)(H, g + 3 * H);
   const T *restrict i = g, *restrict f = g + H, *restrict a = g + 2 * H, *restrict o = g + 3 * H, *restrict c_old = c_oldv;
   T *restrict c = cv, *restrict h = hv, *restrict tc = tcv;
-  for (int64_t k = 0; k < H; k++) c[k] = f[k] * c_old[k] + i[k] * a[k];
+  for (int64_t k = 0; k < H; k++) c[k] = NK_MADD(f[k], c_old[k], i[k] * a[k]);
   NK(tanhs)(H, c, tc);
   for (int64_t k = 0; k < H; k++) h[k] = o[k] * tc[k];
 }

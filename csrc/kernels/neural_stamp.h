@@ -10,17 +10,21 @@
 #define T float
 #define NK_EXP sc_exp_f32
 #define NK_TANH sc_tanh_f32
+#define NK_MADD sc_madd_f32
 #include "neural_rows.h"
 #undef T
 #undef NK_EXP
 #undef NK_TANH
+#undef NK_MADD
 #define T double
 #define NK_EXP sc_exp_f64
 #define NK_TANH sc_tanh_f64
+#define NK_MADD sc_madd_f64
 #include "neural_rows.h"
 #undef T
 #undef NK_EXP
 #undef NK_TANH
+#undef NK_MADD
 #undef NK
 #undef NK3
 #undef NK3_

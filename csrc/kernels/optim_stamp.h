@@ -1,6 +1,7 @@
 /* The loops of the optimiser steps, stamped per instruction set (this file) and element type (optim_loops.h). One pass over memory:
 ** a parameter, its gradient and its states are read and written once. No include guard: each instruction set has a file. */
 #include "optim.h"
+#include "math.h"
 
 #include <math.h>
 #include <string.h>
@@ -34,20 +35,24 @@ static inline float sc_step_sqrt(float x) {
 #define T float
 #define SQRT sc_step_sqrt
 #define ABS fabsf
+#define MADD sc_madd_f32
 #include "optim_loops.h"
 #undef TYPE
 #undef T
 #undef SQRT
 #undef ABS
+#undef MADD
 #define TYPE f64
 #define T double
 #define SQRT sqrt
 #define ABS fabs
+#define MADD sc_madd_f64
 #include "optim_loops.h"
 #undef TYPE
 #undef T
 #undef SQRT
 #undef ABS
+#undef MADD
 
 #define O_ROW(name) {O_CAT(name, f32, ISA), O_CAT(name, f64, ISA)},
 #define O_TABLE_(isa) sc__steps_table_##isa

@@ -26,7 +26,7 @@ SC_PW_ROW(bce_logits_weighted, 3, FLOAT, 0, F, VEC32, 1.0f,
                "dy * (pos_weight * bce_logits_element(x, 1) - bce_logits_element(x, 0))", "zero_mul(dy * target, bce_logits_element(x, 1))"))
 /* Logarithms are kept above -100, as in PyTorch, so that a loss is never infinite. */
 SC_PW_ROW(bce_element, 2, FLOAT, 0, F, VEC32, 1.0f,
-          (b - 1) * (M(log1p)(-a) < -100 ? -100 : M(log1p)(-a)) - b * (M(log)(a) < -100 ? -100 : M(log)(a)), 0, "bce_element(x, target)",
+          M(madd)(b - 1, M(log1p)(-a) < -100 ? -100 : M(log1p)(-a), -b * (M(log)(a) < -100 ? -100 : M(log)(a))), 0, "bce_element(x, target)",
           SC_OP_INTERNAL, "-target log x - (1 - target) log(1 - x), for probabilities x.",
           GRAD("dy * (x - target) / clamp_min((1 - x) * x, 1e-12)", "dy * (clamp_min(log1p(-x), -100) - clamp_min(log(x), -100))"))
 SC_PW_ROW(kl_element, 2, FLOAT, 0, F, VEC32, 0.8f, b == 0 ? 0 : b * (M(log)(b) - a), 0, "kl_element(x, target)", SC_OP_INTERNAL,
