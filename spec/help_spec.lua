@@ -59,7 +59,7 @@ describe("a slip of the pen", function()
     { "data", function() return sc.data.DataLoder end, "did you mean DataLoader?" },
     { "a dtype where options go", function() local t = sc.tensor({ 1 }, "float64") return t end, "expected a table such as" },
     { "an option of tensor", function() local t = sc.tensor({ 1 }, { dtyp = "int8" }) return t end, "options are dtype, requires_grad" },
-    { "requires_grad", function() x.requires_grad = 1 end, "expected true or false, got number" },
+    { "requires_grad", function() x.requires_grad = 1 end, "expected true or false, got the number 1" },
     { "comparing by <", function() return x < 3 end, "x:lt(y)" },
     { "comparing by <=", function() return x <= x end, "x:lt(y)" },
     { "a list of tensors", function() local t = sc.tensor { x, x } return t end, "sc.stack" },

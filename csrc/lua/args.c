@@ -54,8 +54,20 @@ static const char *describe(lua_State *L, binding *b, int at, char *out, size_t 
   if (t == LUA_TNUMBER) snprintf(out, size, "the number %.14g", lua_tonumber(L, at));
   else if (t == LUA_TSTRING) snprintf(out, size, "the string \"%s\"", sc__printable(lua_tostring(L, at), lua_rawlen(L, at), shape, 100));
   else if (t == LUA_TBOOLEAN) snprintf(out, size, "%s", lua_toboolean(L, at) ? "true" : "false");
-  else snprintf(out, size, "%s", t == LUA_TNONE ? "nothing" : t == LUA_TTABLE ? "a table" : luaL_typename(L, at));
+  else if (t == LUA_TNONE || t == LUA_TNIL) snprintf(out, size, t == LUA_TNIL ? "nil" : "nothing");
+  else if ((t == LUA_TTABLE || t == LUA_TUSERDATA) && luaL_getmetafield(L, at, "__name") == LUA_TSTRING) {   /* a module says its class */
+    const char *name = lua_tostring(L, -1);
+    snprintf(out, size, "a %s", sc__printable(name, strlen(name), shape, 100));
+    lua_pop(L, 1);
+  } else {
+    snprintf(out, size, "a %s", luaL_typename(L, at));
+  }
   return out;
+}
+
+const char *sc__got(lua_State *L, binding *b, int at) {
+  char text[300];
+  return lua_pushstring(L, describe(L, b, lua_absindex(L, at), text, sizeof text));
 }
 
 static bool expected(reader *r, int param, int at, const char *what) {
@@ -80,7 +92,15 @@ static bool put_input(reader *r, int slot, sc_tensor *t) {
   return true;
 }
 
-/* A boolean counts as a number here: `mask:logical_and(true)`. */
+/* A number as a 0-d tensor; new. A boolean counts as a number here: `mask:logical_and(true)`. */
+static sc_status number_tensor(lua_State *L, binding *b, int at, sc_tensor **out) {
+  bool boolean = lua_type(L, at) == LUA_TBOOLEAN, integer = boolean || lua_isinteger(L, at);
+  SC_TRY(sc__tensor_scalar(b->ctx, integer, boolean ? lua_toboolean(L, at) : integer ? lua_tointeger(L, at) : 0,
+                           boolean ? 0 : lua_tonumber(L, at), out));
+  if (boolean) { (*out)->dtype = SC_BOOL; *(uint8_t *)(*out)->data = (uint8_t)lua_toboolean(L, at); }
+  return SC_OK;
+}
+
 static bool read_tensor(reader *r, int param, int slot, int at) {
   lua_State *L = r->L;
   int type = lua_type(L, at);
@@ -96,12 +116,8 @@ static bool read_tensor(reader *r, int param, int slot, int at) {
   }
   if (type == LUA_TNUMBER || type == LUA_TBOOLEAN) {
     sc_tensor *t;
-    bool integer = type == LUA_TBOOLEAN || lua_isinteger(L, at);
     if (r->n_made == FEW) return fail(r, param, "too many numbers");
-    if (sc__tensor_scalar(r->b->ctx, integer, type == LUA_TBOOLEAN ? lua_toboolean(L, at) : integer ? lua_tointeger(L, at) : 0,
-                          type == LUA_TBOOLEAN ? 0 : lua_tonumber(L, at), &t) != SC_OK)
-      return fail(r, -1, "%s", sc_error(r->b->ctx));
-    if (type == LUA_TBOOLEAN) { t->dtype = SC_BOOL; *(uint8_t *)t->data = (uint8_t)lua_toboolean(L, at); }
+    if (number_tensor(L, r->b, at, &t) != SC_OK) return fail(r, -1, "%s", sc_error(r->b->ctx));
     r->made[r->n_made++] = t;
     return put_input(r, slot, t);
   }
@@ -407,7 +423,8 @@ static void push_attr(lua_State *L, const sc_param *p, const sc_attr *a) {
 }
 
 /* upvalues: the binding, the parsed signature, the Lua function. Calls it with one value per parameter, in the signature's order:
-** tensors (a number stays a number), lists as tables, dims 1-based, defaults filled in, nil for what is absent. */
+** tensors (a number stays a number where the type is tensor|number), lists as tables, dims 1-based, defaults filled in, nil for what
+** is absent. */
 static int composite_call(lua_State *L) {
   binding *b = lua_touserdata(L, lua_upvalueindex(1));
   const sc_opinfo *op = lua_touserdata(L, lua_upvalueindex(2));
@@ -437,6 +454,14 @@ static int composite_call(lua_State *L) {
         lua_getfield(L, options, p->name);
       } else {
         lua_pushnil(L);
+      }
+      int type = lua_type(L, -1);
+      if (type == LUA_TNIL && tensors) { lua_pop(L, 1); lua_newtable(L); }
+      if (p->type == SC_P_TENSOR && (type == LUA_TBOOLEAN || (type == LUA_TNUMBER && !p->numbers))) {
+        sc_tensor *t;
+        if (number_tensor(L, b, lua_gettop(L), &t) != SC_OK) return sc__raise(L, b);
+        sc__push_tensor(L, b, t);
+        lua_remove(L, -2);
       }
       continue;
     }

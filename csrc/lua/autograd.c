@@ -20,7 +20,7 @@ static uint32_t how(lua_State *L, int at) {
 /* Options are known names; the message lists them. */
 static void check_options(lua_State *L, binding *b, int at, const char *what, const char *const *names) {
   if (lua_isnoneornil(L, at)) return;
-  if (!lua_istable(L, at)) sc__raise_text(L, b, "%s: argument %d: expected a table of options, got %s", what, at, luaL_typename(L, at));
+  if (!lua_istable(L, at)) sc__raise_text(L, b, "%s: argument %d: expected a table of options, got %s", what, at, sc__got(L, b, at));
   lua_pushnil(L);
   while (lua_next(L, at)) {
     const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
@@ -58,7 +58,7 @@ static sc_tensor **tensor_list(lua_State *L, binding *b, int at, const char *wha
     if (list) lua_rawgeti(L, at, i + 1); else lua_pushvalue(L, at);
     v[i] = sc__test_tensor(L, b, -1);
     if (!v[i] && !(holes && (lua_isnil(L, -1) || lua_isboolean(L, -1))))
-      sc__raise_text(L, b, "grad: %s: expected a tensor or a list of tensors, got %s%s", what, list ? "a list with " : "", luaL_typename(L, -1));
+      sc__raise_text(L, b, "grad: %s: expected a tensor or a list of tensors, got %s%s", what, list ? "a list with " : "", sc__got(L, b, -1));
     lua_pop(L, 1);
   }
   return v;
@@ -130,7 +130,7 @@ static int register_hook(lua_State *L) {
   sc__enter(L, b);
   sc_tensor *t = sc__check_tensor(L, b, 1, "register_hook");
   if (lua_type(L, 2) != LUA_TFUNCTION && !luaL_getmetafield(L, 2, "__call"))
-    return sc__raise_text(L, b, "register_hook: argument 2: expected a function, got %s", luaL_typename(L, 2));
+    return sc__raise_text(L, b, "register_hook: argument 2: expected a function, got %s", sc__got(L, b, 2));
   lua_settop(L, 2);
   hook_handle *h = lua_newuserdatauv(L, sizeof *h, 1);
   *h = (hook_handle){NULL, -1};

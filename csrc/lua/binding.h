@@ -75,6 +75,7 @@ static inline void sc__check(lua_State *L, binding *b, sc_status s) { if (s != S
 sc_tensor *sc__test_tensor(lua_State *L, binding *b, int at);
 sc_tensor *sc__peek_tensor(lua_State *L, binding *b, int at);   /* the same without raising */
 sc_tensor *sc__check_tensor(lua_State *L, binding *b, int at, const char *what);
+const char *sc__got(lua_State *L, binding *b, int at);    /* "the number 3", "a float32 tensor of shape {2}": left on the stack */
 const char *sc__freed_text(lua_State *L, int at, char *out, size_t size);
 /* An empty box on the stack, to be filled with sc__fill_box: for results, so that nothing is held when Lua has no memory. */
 void sc__new_box(lua_State *L, binding *b);
@@ -88,9 +89,9 @@ void sc__push_tensor(lua_State *L, binding *b, sc_tensor *t);
 void sc__push_scalar(lua_State *L, sc_dtype d, const void *at);
 bool sc__read_dtype(lua_State *L, int at, sc_dtype *out);
 
-/* Whether the list at `at`, of n > 0 entries, has names as well: people write {2, 3, dtype = "int64"} for ({2, 3}, {dtype = "int64"}). */
+/* Whether the list at `at`, of n entries, has names as well: people write {2, 3, dtype = "int64"} for ({2, 3}, {dtype = "int64"}). */
 static inline bool sc__list_has_names(lua_State *L, int at, lua_Integer n) {
-  lua_pushinteger(L, n);
+  if (n) lua_pushinteger(L, n); else lua_pushnil(L);
   if (!lua_next(L, at)) return false;                    /* names come after the entries */
   bool named = lua_type(L, -2) == LUA_TSTRING;
   lua_pop(L, 2);

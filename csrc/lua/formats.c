@@ -12,7 +12,7 @@ static int archive_gc(lua_State *L) {
 }
 
 static const char *check_path(lua_State *L, binding *b, const char *what) {
-  if (lua_type(L, 1) != LUA_TSTRING) sc__raise_text(L, b, "%s: argument 1 (path): expected a string, got %s", what, luaL_typename(L, 1));
+  if (lua_type(L, 1) != LUA_TSTRING) sc__raise_text(L, b, "%s: argument 1 (path): expected a string, got %s", what, sc__got(L, b, 1));
   const char *path = lua_tostring(L, 1);
   if (strlen(path) != lua_rawlen(L, 1)) sc__raise_text(L, b, "%s: argument 1 (path): the path holds a zero byte", what);
   return path;
@@ -67,7 +67,7 @@ static int64_t count(lua_State *L, int at) {
 
 static const char *check_name(lua_State *L, binding *b, const char *what) {
   char shown[220];
-  if (lua_type(L, -2) != LUA_TSTRING) sc__raise_text(L, b, "save: %s: expected names (strings) as keys, got %s", what, luaL_typename(L, -2));
+  if (lua_type(L, -2) != LUA_TSTRING) sc__raise_text(L, b, "save: %s: expected names (strings) as keys, got %s", what, sc__got(L, b, -2));
   const char *name = lua_tostring(L, -2);
   if (strlen(name) != lua_rawlen(L, -2)) sc__raise_text(L, b, "save: the name \"%s\" holds a zero byte", sc__printable(name, lua_rawlen(L, -2), shown, sizeof shown));
   return name;
@@ -85,7 +85,7 @@ static sc_named_tensor *read_tensors(lua_State *L, binding *b, int at, int64_t n
     list[i].name = check_name(L, b, "argument 2 (tensors)");
     list[i].tensor = sc__test_tensor(L, b, lua_gettop(L));
     if (!list[i].tensor)
-      sc__raise_text(L, b, "save: \"%s\": expected a tensor, got %s", sc__printable(list[i].name, strlen(list[i].name), shown, sizeof shown), luaL_typename(L, -1));
+      sc__raise_text(L, b, "save: \"%s\": expected a tensor, got %s", sc__printable(list[i].name, strlen(list[i].name), shown, sizeof shown), sc__got(L, b, -1));
   }
   qsort(list, (size_t)n, sizeof *list, by_tensor_name);
   return list;
@@ -99,7 +99,7 @@ static sc_named_text *read_texts(lua_State *L, binding *b, int at, int64_t n) {
     list[i].name = check_name(L, b, "option metadata");
     if (lua_type(L, -1) != LUA_TSTRING || strlen(lua_tostring(L, -1)) != lua_rawlen(L, -1))
       sc__raise_text(L, b, "save: option metadata: \"%s\": expected a string without zero bytes, got %s",
-                     sc__printable(list[i].name, strlen(list[i].name), shown, sizeof shown), luaL_typename(L, -1));
+                     sc__printable(list[i].name, strlen(list[i].name), shown, sizeof shown), sc__got(L, b, -1));
     list[i].text = lua_tostring(L, -1);
   }
   qsort(list, (size_t)n, sizeof *list, by_text_name);
@@ -119,11 +119,11 @@ static int save(lua_State *L) {
   if (one.tensor && !(length >= 4 && strcmp(path + length - 4, ".npy") == 0))
     return sc__raise_text(L, b, "save: argument 2: one tensor without a name goes into a .npy file; give a table {name = tensor}");
   if (!one.tensor) {
-    if (lua_type(L, 2) != LUA_TTABLE) return sc__raise_text(L, b, "save: argument 2: expected a table {name = tensor}, got %s", luaL_typename(L, 2));
+    if (lua_type(L, 2) != LUA_TTABLE) return sc__raise_text(L, b, "save: argument 2: expected a table {name = tensor}, got %s", sc__got(L, b, 2));
     list = read_tensors(L, b, 2, n = count(L, 2));
   }
   if (!lua_isnil(L, 3)) {
-    if (lua_type(L, 3) != LUA_TTABLE) return sc__raise_text(L, b, "save: option metadata: expected a table of strings, got %s", luaL_typename(L, 3));
+    if (lua_type(L, 3) != LUA_TTABLE) return sc__raise_text(L, b, "save: option metadata: expected a table of strings, got %s", sc__got(L, b, 3));
     texts = read_texts(L, b, 3, n_texts = count(L, 3));
   }
   sc__check(L, b, sc_save(b->ctx, path, list, n, texts, n_texts));

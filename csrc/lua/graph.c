@@ -58,7 +58,7 @@ static int graph_input(lua_State *L) {
     lua_pop(L, 1);
   }
   sc_dtype d = SC_FLOAT32;
-  if (!lua_isnoneornil(L, 4) && !sc__read_dtype(L, 4, &d)) return sc__raise_text(L, b, "input: argument 3 (dtype): expected a dtype such as \"float32\"");
+  if (!lua_isnoneornil(L, 4) && !sc__read_dtype(L, 4, &d)) return sc__raise_text(L, b, "input: argument 3 (dtype): expected a dtype such as \"float32\", got %s", sc__got(L, b, 4));
   sc_tensor *t;
   sc__check(L, b, sc_graph_input(g, name, d, n, dim, &t));
   sc__push_tensor(L, b, t);
@@ -443,7 +443,7 @@ static unsigned read_passes(lua_State *L, binding *b, int at, bool exact) {
       if (listed || lua_toboolean(L, -1)) mask |= bit; else mask &= ~bit;
     }
   } else if (!lua_isnoneornil(L, at)) {
-    sc__raise_text(L, b, "compile: option passes: expected a number or a table of names, got %s", luaL_typename(L, at));
+    sc__raise_text(L, b, "compile: option passes: expected a number or a table of names, got %s", sc__got(L, b, at));
   }
   return exact ? mask & ~SC_PASS_ROUNDING : mask;
 }

@@ -68,7 +68,7 @@ static void push_range(lua_State *L, binding *b, key *k, int at) {
         v[i] = sc__load((sc_dtype)t->dtype, t->data).i;
         whole = 1;
       }
-      if (!whole) sc__raise_text(L, b, "index: a range is {first, last, step} of integers, got %s", luaL_typename(L, -1));
+      if (!whole) sc__raise_text(L, b, "index: a range is {first, last, step} of integers, got %s", sc__got(L, b, -1));
     }
     lua_pop(L, 1);
   }
@@ -129,7 +129,7 @@ static void read_entry(lua_State *L, binding *b, key *k, int rest) {
     return;
   }
   sc_tensor *t = lua_type(L, at) == LUA_TUSERDATA ? sc__test_tensor(L, b, at) : NULL;
-  if (!t) sc__raise_text(L, b, "index: expected an integer, a range, a tensor, sc.newaxis or sc.ellipsis, got %s", luaL_typename(L, at));
+  if (!t) sc__raise_text(L, b, "index: expected an integer, a range, a tensor, sc.newaxis or sc.ellipsis, got %s", sc__got(L, b, at));
   push_tensor(L, b, k, t);
 }
 
@@ -349,7 +349,7 @@ int sc__set_index(lua_State *L, binding *b) {
     value = made;
   } else {
     value = type == LUA_TUSERDATA ? sc__test_tensor(L, b, 3) : NULL;
-    if (!value) return sc__raise_text(L, b, "index: expected a number or a tensor to write, got %s", luaL_typename(L, 3));
+    if (!value) return sc__raise_text(L, b, "index: expected a number or a tensor to write, got %s", sc__got(L, b, 3));
   }
   sc_status s = put(b, &k, value);
   sc_tensor_release(made);

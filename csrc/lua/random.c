@@ -33,7 +33,7 @@ static void read_state(lua_State *L, binding *b, int at, const char *what, sc_ge
   } else if (lua_type(L, at) == LUA_TSTRING && (lua_tolstring(L, at, &n), n == 16)) {
     memcpy(state, lua_tostring(L, at), 16);
   } else {
-    sc__raise_text(L, b, "%s: argument %d (state): expected a state (16 bytes as a uint8 tensor or a string), got %s", what, at, luaL_typename(L, at));
+    sc__raise_text(L, b, "%s: argument %d (state): expected a state (16 bytes as a uint8 tensor or a string), got %s", what, at, sc__got(L, b, at));
   }
   *g = (sc_generator){0, 0};
   for (int i = 0; i < 8; i++) {
@@ -45,7 +45,7 @@ static void read_state(lua_State *L, binding *b, int at, const char *what, sc_ge
 static uint64_t read_seed(lua_State *L, binding *b, int at, const char *what) {
   int whole = 0;
   lua_Integer seed = lua_type(L, at) == LUA_TNUMBER ? lua_tointegerx(L, at, &whole) : 0;
-  if (!whole) sc__raise_text(L, b, "%s: argument %d (seed): expected an integer, got %s", what, at, luaL_typename(L, at));
+  if (!whole) sc__raise_text(L, b, "%s: argument %d (seed): expected an integer, got %s", what, at, sc__got(L, b, at));
   return (uint64_t)seed;
 }
 

@@ -170,7 +170,7 @@ static int hook_protected(lua_State *L) {
   lua_call(L, 1, 1);
   if (lua_isnil(L, -1)) return 0;
   sc_tensor *r = sc__test_tensor(L, j->b, -1);
-  if (!r) return sc__raise_text(L, j->b, "register_hook: a hook must return nil or a tensor, got %s", luaL_typename(L, -1));
+  if (!r) return sc__raise_text(L, j->b, "register_hook: a hook must return nil or a tensor, got %s", sc__got(L, j->b, -1));
   if (r->dtype != j->dy->dtype || r->ndim != j->dy->ndim || memcmp(r->dim, j->dy->dim, (size_t)r->ndim * 8) != 0) {
     char want[200], got[200];
     return sc__raise_text(L, j->b, "register_hook: a hook must return a gradient like the one it got, %s %s, got %s %s",
@@ -217,7 +217,7 @@ static int backward_protected(lua_State *L) {
     if (lua_isnil(L, from)) continue;
     sc_tensor *dx = sc__test_tensor(L, j->b, from);
     if (!dx) return sc__raise_text(L, j->b, "backward: a custom function returned %s as the gradient of argument %d, expected a tensor or nil",
-                                   luaL_typename(L, from), k);
+                                   sc__got(L, j->b, from), k);
     j->dx[i] = sc_tensor_retain(dx);
   }
   if (j->keep) return 0;

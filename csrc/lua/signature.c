@@ -85,7 +85,7 @@ int sc__signature(lua_State *L, binding *b, int first, int last, bool sizes, cha
       put_value(&t, L, first + i, type);
     } else {
       return sc__raise_text(L, b, "compile: argument %d: expected a tensor, a number, a string or a boolean, got %s%s", i + 1,
-                            luaL_typename(L, first + i), type == LUA_TTABLE ? "; give its members one by one, or let the function capture it" : "");
+                            sc__got(L, b, first + i), type == LUA_TTABLE ? "; give its members one by one, or let the function capture it" : "");
     }
   }
   if (t.full) return sc__raise_text(L, b, "compile: there are too many arguments, or they are too long");

@@ -36,7 +36,7 @@ sc_tensor *sc__test_tensor(lua_State *L, binding *b, int at) { return box_tensor
 
 sc_tensor *sc__check_tensor(lua_State *L, binding *b, int at, const char *what) {
   sc_tensor *t = box_tensor(L, b, at, what);
-  if (!t) sc__raise_text(L, b, "%s: argument %d: expected a tensor, got %s", what, at, luaL_typename(L, at));
+  if (!t) sc__raise_text(L, b, "%s: argument %d: expected a tensor, got %s", what, at, sc__got(L, b, at));
   return t;
 }
 
@@ -102,7 +102,7 @@ typedef struct filling {
   sc_dtype dtype;
   char *at;
   size_t size;
-  const char *problem;
+  const char *problem;       /* may be a string on the stack: what is there when it is found out stays there */
 } filling;
 
 /* The shape is that of the first members; every other must agree (checked when filling). */
@@ -123,6 +123,8 @@ static bool measure(filling *f, int at) {
   return !f->problem;
 }
 
+static const char ROWS[] = "the rows have different lengths";
+
 static bool kinds(filling *f, int at, int depth) {
   lua_State *L = f->L;
   if (depth == f->ndim) {
@@ -130,18 +132,18 @@ static bool kinds(filling *f, int at, int depth) {
     if (t == LUA_TBOOLEAN) f->any_bool = true;
     else if (t == LUA_TNUMBER && lua_isinteger(L, at)) f->any_int = true;
     else if (t == LUA_TNUMBER) f->any_float = true;
-    else f->problem = t == LUA_TTABLE ? "the rows have different lengths" : t == LUA_TUSERDATA ? "expected numbers or booleans, got a userdata; sc.stack makes one tensor of a list of tensors" :
-                      t == LUA_TSTRING ? "expected numbers or booleans, got a string" : "expected numbers or booleans";
+    else if (t == LUA_TTABLE && depth) f->problem = ROWS;
+    else f->problem = lua_pushfstring(L, "expected %s, got %s%s", depth ? "numbers or booleans" : "a number, a boolean or lists of them", sc__got(L, f->b, at),
+                                      depth && sc__test_tensor(L, f->b, at) ? "; sc.stack makes one tensor of a list of tensors" : "");
     return !f->problem;
   }
-  if (lua_type(L, at) != LUA_TTABLE || (int64_t)lua_rawlen(L, at) != f->dim[depth]) { f->problem = "the rows have different lengths"; return false; }
+  if (lua_type(L, at) != LUA_TTABLE || (int64_t)lua_rawlen(L, at) != f->dim[depth]) { f->problem = ROWS; return false; }
   for (int64_t i = 1; i <= f->dim[depth]; i++) {
     lua_rawgeti(L, at, i);
-    bool ok = kinds(f, lua_gettop(L), depth + 1);
+    if (!kinds(f, lua_gettop(L), depth + 1)) return false;       /* the message may be on the stack */
     lua_pop(L, 1);
-    if (!ok) return false;
   }
-  if (f->dim[depth] && sc__list_has_names(L, at, f->dim[depth])) {
+  if (sc__list_has_names(L, at, f->dim[depth])) {
     f->problem = "a list with names in it; options go into a table of their own: sc.tensor({1, 2}, {dtype = …})";
     return false;
   }
@@ -170,7 +172,7 @@ static int tensor_new(lua_State *L) {
   sc__enter(L, b);
   sc_dtype named;
   bool has = !lua_isnoneornil(L, 2);
-  if (has && !sc__read_dtype(L, 2, &named)) return sc__raise_text(L, b, "tensor: option dtype: expected a dtype such as \"float32\"");
+  if (has && !sc__read_dtype(L, 2, &named)) return sc__raise_text(L, b, "tensor: option dtype: expected a dtype such as \"float32\", got %s", sc__got(L, b, 2));
   sc_tensor *src = sc__test_tensor(L, b, 1), *t;
   if (src) {                                            /* a copy without a history */
     sc_dtype d = has ? named : (sc_dtype)src->dtype;
@@ -200,9 +202,9 @@ static int from_string(lua_State *L) {
   sc__enter(L, b);
   size_t length;
   int64_t dim[SC_MAX_DIMS], numel;
-  if (lua_type(L, 1) != LUA_TSTRING) return sc__raise_text(L, b, "from_string: argument 1 (bytes): expected a string, got %s", luaL_typename(L, 1));
+  if (lua_type(L, 1) != LUA_TSTRING) return sc__raise_text(L, b, "from_string: argument 1 (bytes): expected a string, got %s", sc__got(L, b, 1));
   const char *bytes = lua_tolstring(L, 1, &length);
-  if (lua_type(L, 2) != LUA_TTABLE) return sc__raise_text(L, b, "from_string: argument 2 (shape): expected a table, got %s", luaL_typename(L, 2));
+  if (lua_type(L, 2) != LUA_TTABLE) return sc__raise_text(L, b, "from_string: argument 2 (shape): expected a table, got %s", sc__got(L, b, 2));
   size_t n = lua_rawlen(L, 2);
   if (n > SC_MAX_DIMS) return sc__raise_text(L, b, "from_string: argument 2 (shape): at most %d dimensions", SC_MAX_DIMS);
   for (size_t i = 0; i < n; i++) {
@@ -213,7 +215,7 @@ static int from_string(lua_State *L) {
     if (!ok) return sc__raise_text(L, b, "from_string: argument 2 (shape): expected integers");
   }
   sc_dtype d = SC_FLOAT32;
-  if (!lua_isnoneornil(L, 3) && !sc__read_dtype(L, 3, &d)) return sc__raise_text(L, b, "from_string: argument 3 (dtype): expected a dtype such as \"float32\"");
+  if (!lua_isnoneornil(L, 3) && !sc__read_dtype(L, 3, &d)) return sc__raise_text(L, b, "from_string: argument 3 (dtype): expected a dtype such as \"float32\", got %s", sc__got(L, b, 3));
   sc__check(L, b, sc__numel(b->ctx, "from_string", d, (int)n, dim, &numel));
   if ((size_t)numel * sc_dtype_size(d) != length)
     return sc__raise_text(L, b, "from_string: the shape needs %lld bytes, the string has %zu", (long long)numel * (long long)sc_dtype_size(d), length);
@@ -368,7 +370,7 @@ static int size(lua_State *L) {
   }
   int ok;
   lua_Integer d = lua_tointegerx(L, 2, &ok);
-  if (!ok) return sc__raise_text(L, b, "size: argument 2 (dim): expected an integer, got %s", luaL_typename(L, 2));
+  if (!ok) return sc__raise_text(L, b, "size: argument 2 (dim): expected an integer, got %s", sc__got(L, b, 2));
   lua_Integer k = d < 0 ? d + t->ndim + 1 : d;
   if (k < 1 || k > t->ndim) return sc__raise_text(L, b, "size: argument 2 (dim): dimension %lld is out of range for %d dimensions", (long long)d, t->ndim);
   if (SC_UNLIKELY(b->sizes_watched)) sc__look_at_size(L, b, &t->dim[k - 1], 1);
@@ -410,7 +412,7 @@ static int release(lua_State *L) {
 /* t:free(), and `local t <close>`: at once; whoever uses it later is told where it was freed. */
 static int free_tensor(lua_State *L) {
   binding *b = lua_touserdata(L, lua_upvalueindex(1));
-  if (!is_box(L, b, 1)) return sc__raise_text(L, b, "free: argument 1: expected a tensor, got %s", luaL_typename(L, 1));
+  if (!is_box(L, b, 1)) return sc__raise_text(L, b, "free: argument 1: expected a tensor, got %s", sc__got(L, b, 1));
   tensor_box *box = lua_touserdata(L, 1);
   sc_tensor *t = box->t;
   box->t = NULL;
@@ -506,14 +508,15 @@ static int set(lua_State *L) {
   const char *name = lua_tostring(L, 2);
   sc_tensor *t = sc__check_tensor(L, b, 1, name);
   if (strcmp(name, "requires_grad") == 0) {
-    if (lua_type(L, 3) != LUA_TBOOLEAN) return sc__raise_text(L, b, "requires_grad: expected true or false, got %s", luaL_typename(L, 3));
+    if (lua_type(L, 3) != LUA_TBOOLEAN) return sc__raise_text(L, b, "requires_grad: expected true or false, got %s", sc__got(L, b, 3));
     sc__check(L, b, sc_set_requires_grad(t, lua_toboolean(L, 3)));
     return 0;
   }
   if (strcmp(name, "grad") == 0) {
-    sc_tensor *g = lua_isnil(L, 3) ? NULL : sc__check_tensor(L, b, 3, "grad");
+    sc_tensor *g = lua_isnil(L, 3) ? NULL : sc__test_tensor(L, b, 3);
+    if (!g && !lua_isnil(L, 3)) return sc__raise_text(L, b, "grad: expected a tensor or nil, got %s", sc__got(L, b, 3));
     if (g && (g->ndim != t->ndim || memcmp(g->dim, t->dim, (size_t)t->ndim * 8) != 0 || g->dtype != t->dtype))
-      return sc__raise_text(L, b, "grad: the gradient must have the tensor's shape and dtype");
+      return sc__raise_text(L, b, "grad: expected the tensor's shape and dtype: %s, got %s", sc__got(L, b, 1), sc__got(L, b, 3));
     if (g == t) return sc__raise_text(L, b, "grad: a tensor cannot be its own gradient");
     if (!g && !t->ad) return 0;
     sc__enter(L, b);

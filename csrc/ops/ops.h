@@ -10,6 +10,7 @@
 **   int number float bool str dtype generator     attributes, in this order in `call->attr`
 **   dim index                                     positions: 1-based in Lua, 0-based here, negative from the end in both
 **   any                   for functions written in Lua: whatever was given, unchecked
+**   tensor|number         the same: a number comes as it is, where a plain tensor parameter makes a 0-d tensor of it
 **   int[] int[2] float[] dim[] shape              lists; int[2] also takes one number for both; int[2]|str a word too; int?[2] may have nil in it
 **   a trailing ?                                  may be absent (SC_ATTR_NONE); `= value` gives a default
 **
@@ -38,6 +39,7 @@ typedef struct sc_param {
   char name[24];
   sc_param_type type;
   bool optional, words;    /* words: of int[2]|str, a string does as well */
+  bool numbers;            /* of tensor|number: a function in Lua gets a number as it is */
   bool holes;              /* of int?[2]: an entry may be nil and is then SC_HOLE */
   int length;              /* of int[2]: 2; else 0 */
   int slot;                /* place in call->in or call->attr */

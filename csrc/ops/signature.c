@@ -47,6 +47,7 @@ static bool type(reader *r, sc_param *p) {
       if (*r->at++ != ']') return false;
     }
     if (strncmp(r->at, "|str", 4) == 0) { p->words = true; r->at += 4; }
+    if (strncmp(r->at, "|number", 7) == 0) { p->numbers = true; r->at += 7; }
     if (*r->at == '?') { p->optional = true; r->at++; }
     return true;
   }

@@ -44,18 +44,19 @@ local block = { __close = function(self, err)
   getmetatable(self.mode).__close(self.mode, err)
 end }
 
-local function mode_block(enabled, fn, ...)
+local function mode_block(what, enabled, fn, ...)
   if fn == nil then return setmetatable({ births = watch_births(), mode = core.grad_block(enabled) }, block) end
+  fault.expect(what, "argument fn", "function", fn)
   local _ <close> = watch_births()
   local _ <close> = core.grad_block(enabled)
   return fn(...)
 end
 
 --- Calls fn with gradients off, for this coroutine, whatever happens inside; without fn, `local _ <close> = sc.no_grad()`.
-function sc.no_grad(fn, ...) return mode_block(false, fn, ...) end
+function sc.no_grad(fn, ...) return mode_block("no_grad", false, fn, ...) end
 
 --- Calls fn with gradients on, for this coroutine; without fn, `local _ <close> = sc.enable_grad()`.
-function sc.enable_grad(fn, ...) return mode_block(true, fn, ...) end
+function sc.enable_grad(fn, ...) return mode_block("enable_grad", true, fn, ...) end
 
 --- The same with the mode as an argument.
 ---@param enabled boolean
@@ -63,15 +64,16 @@ function autograd.set_grad_enabled(enabled, fn, ...)
   if type(enabled) ~= "boolean" then
     fault.raise("set_grad_enabled", "argument 1: expected true or false, got %s", fault.describe(enabled))
   end
-  return mode_block(enabled, fn, ...)
+  return mode_block("set_grad_enabled", enabled, fn, ...)
 end
 
 --- Calls fn and frees every tensor made inside except those it returns (in tables too). Without fn: `local s <close> = sc.scope()`,
 --- and `s:keep(…)` for what should outlive the block. Tensors that something else still needs keep their memory; only their names
 --- in the script become unusable.
 function sc.scope(fn, ...)
+  if fn == nil then return core.scope() end
+  fault.expect("scope", "argument 1 (fn)", "function", fn)
   local s = core.scope()
-  if fn == nil then return s end
   local _ <close> = s
   return s:keep(fn(...))
 end
@@ -86,6 +88,7 @@ end
 
 --- Calls fn; a NaN in a gradient computed meanwhile is an error that names the op and the line that recorded it.
 function autograd.detect_anomaly(fn, ...)
+  fault.expect("detect_anomaly", "argument 1 (fn)", "function", fn)
   local was = core.anomaly(true)
   local _ <close> = setmetatable({}, { __close = function() core.anomaly(was) end })
   return fn(...)
@@ -154,7 +157,7 @@ function Function.__call(self, ...)
     any = any or needs
   end
   any = any and core.is_grad_enabled()
-  local results = table.pack(mode_block(false, self.forward, ctx, ...))
+  local results = table.pack(mode_block("Function", false, self.forward, ctx, ...))
   local places = {}
   for i = 1, results.n do
     local constant = ctx._constant and ctx._constant[results[i]]
@@ -230,6 +233,7 @@ end
 --- fn(…), keeping nothing of its inside: backward runs it again, with the random numbers it had. Tensors that fn reaches otherwise
 --- (the weights of a layer) get their gradients too. fn must do the same each time.
 function sc.checkpoint(fn, ...)
+  fault.expect("checkpoint", "argument 1 (fn)", "function", fn)
   if not core.is_grad_enabled() then return fn(...) end
   local ctx = setmetatable({ fn = fn, args = table.pack(...), rng = sc.get_rng_state() }, Context)
   local args, inputs, at = own_arguments(ctx.args)
@@ -250,7 +254,15 @@ end
 
 -- ---- numeric checks ----
 
-local function as_list(inputs) return core.is_tensor(inputs) and { inputs } or inputs end
+--- The inputs as a list; fn must be a function and each input that is a userdata a tensor.
+local function checked(what, fn, inputs)
+  fault.expect(what, "argument 1 (fn)", "function", fn)
+  if core.is_tensor(inputs) then return { inputs } end
+  if type(inputs) ~= "table" then
+    fault.raise(what, "argument 2 (inputs): expected a tensor or a list of tensors, got %s", fault.describe(inputs))
+  end
+  return inputs
+end
 
 local function flat(t) return t:detach():reshape { -1 }:totable() end
 
@@ -305,6 +317,7 @@ local CHECK_OPTIONS = { eps = 1e-6, atol = 1e-5, rtol = 1e-3 }
 
 local function check_options(what, options)
   local o = {}
+  fault.expect(what, "argument 3", "options", options)
   for k, v in pairs(CHECK_OPTIONS) do o[k] = v end
   for k, v in pairs(options or {}) do
     if not CHECK_OPTIONS[k] then fault.raise(what, "there is no option %q; the options are eps, atol, rtol", tostring(k)) end
@@ -322,10 +335,13 @@ end
 ---@return true
 function autograd.gradcheck(fn, inputs, options)
   local o = check_options("gradcheck", options)
-  inputs = as_list(inputs)
-  local wanted, at = {}, {}
+  inputs = checked("gradcheck", fn, inputs)
+  local wanted, at, rough = {}, {}, ""
   for i, x in ipairs(inputs) do
-    if core.is_tensor(x) and x.requires_grad then wanted[#wanted + 1], at[#at + 1] = x, i end
+    if core.is_tensor(x) and x.requires_grad then
+      wanted[#wanted + 1], at[#at + 1] = x, i
+      if x.dtype ~= "float64" then rough = (" (differences of %s are rough: give float64 inputs)"):format(x.dtype) end
+    end
   end
   if #wanted == 0 then fault.raise("gradcheck", "argument 2: none of the inputs requires gradients") end
   local rows = analytic_rows(float_results(fn, inputs), wanted)
@@ -338,8 +354,8 @@ function autograd.gradcheck(fn, inputs, options)
           local analytic = row and row[j] or 0.0
           local near = math.abs(analytic - numeric) <= o.atol + o.rtol * math.abs(numeric) -- false for NaN
           if not near then
-            fault.raise("gradcheck", "result %d, element %d, by input %d, element %d: the gradient is %.8g, the difference says %.8g",
-              out, e, i, j, analytic, numeric)
+            fault.raise("gradcheck", "result %d, element %d, by input %d, element %d: the gradient is %.8g, the difference says %.8g%s",
+              out, e, i, j, analytic, numeric, rough)
           end
         end
       end
@@ -350,7 +366,7 @@ end
 
 --- The same for the gradients themselves: compares second derivatives with differences of first ones.
 function autograd.gradgradcheck(fn, inputs, options)
-  inputs = as_list(inputs)
+  inputs = checked("gradgradcheck", fn, inputs)
   local n = #inputs
   local all = table.move(inputs, 1, n, 1, {})
   for _, y in ipairs(float_results(fn, inputs)) do

@@ -357,6 +357,8 @@ end
 
 function Run:__call(...) return run(self, table.pack(...)) end
 
+function Run:__tostring() return "run of a compiled function: " .. tostring(self.graph) end
+
 --- The same with memory of its own, for jobs going on at once; captured tensors are shared.
 function Run:clone()
   local copy = {}
@@ -592,13 +594,14 @@ function Compiled:runs()
   return list
 end
 
-function Compiled:__tostring() return string.format("compiled function (%d traces)", #self.log) end
+function Compiled:__tostring() return string.format("compiled function (%d trace%s)", #self.log, #self.log == 1 and "" or "s") end
 
 local OPTIONS = { "keep_grads", "passes", "limit", "exact" }
 
 local function check_options(options)
   local known = {}
   for _, name in ipairs(OPTIONS) do known[name] = true end
+  fault.expect("compile", "argument 2", "options", options)
   for name in pairs(options or {}) do
     if not known[name] then
       fault.raise("compile", "there is no option %q; the options are %s", tostring(name), table.concat(OPTIONS, ", "))
@@ -607,11 +610,15 @@ local function check_options(options)
 end
 
 --- A function that is traced into a static graph and run from it.
----@param fn function  # of tensors, numbers, strings, booleans; returns tensors, tables of them, or other values (kept as they were)
+---@param fn function  # or a module; of tensors, numbers, strings, booleans; returns tensors, tables of them, or other values (kept as they were)
 ---@param options? { keep_grads?: boolean, passes?: any, exact?: boolean, limit?: integer }  # passes: names of those that are on,
 ---  { name = false } for those that are off; exact: none that may change rounding; limit: the most traces, 64
 function compile.compile(fn, options)
-  if type(fn) ~= "function" then fault.raise("compile", "argument 1: expected a function, got %s", fault.describe(fn)) end
+  fault.expect("compile", "argument 1", "function", fn)
+  if type(fn) ~= "function" then
+    local callee = fn -- a module
+    fn = function(...) return callee(...) end
+  end
   check_options(options)
   return setmetatable({ core.dispatcher(), fn = fn, options = options or {}, limit = options and options.limit or MOST_TRACES, traces = {},
     log = {}, kinds = {}, ways = 0 }, Compiled)

@@ -17,14 +17,7 @@ local function describe(t) return ("%s {%s}"):format(t.dtype, table.concat(t.sha
 
 local function is_float(t) return t.dtype:find("float", 1, true) ~= nil end
 
-local function callable(v)
-  local meta = getmetatable(v)
-  return type(v) == "function" or (type(meta) == "table" and meta.__call ~= nil)
-end
-
-local function check_function(what, place, name, fn)
-  if not callable(fn) then fault.raise(what, "argument %d (%s): expected a function, got %s", place, name, fault.describe(fn)) end
-end
+local function check_function(what, place, name, fn) fault.expect(what, ("argument %d (%s)"):format(place, name), "function", fn) end
 
 --- Every one of list must be a tensor.
 local function check_tensors(what, list, text)

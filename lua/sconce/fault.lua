@@ -1,5 +1,7 @@
 --- Errors of the Lua side, raised at the user's line: the first frame outside lua/sconce. And the reader of arguments that layers,
 --- optimisers and schedulers share: positional in PyTorch's order, or named in one trailing table; a misspelt name is an error.
+local core = require "sconce.core"
+
 local fault = { signatures = {} } -- name -> "Linear(in_features: size, out_features: size, bias: boolean = true)", for the help
 
 local inside = debug.getinfo(1, "S").source:gsub("fault%.lua$", "")
@@ -31,17 +33,53 @@ end
 --- The same without a name in front.
 function fault.raise_plain(text, ...) return fault.raise(nil, text, ...) end
 
+--- Raises an error that was caught, at the user's line unless it says where it comes from.
+function fault.again(err)
+  if type(err) ~= "string" or err:find("^[^\n]-:%d+: ") then error(err, 0) end
+  fault.raise_plain("%s", err)
+end
+
 --- What a value is, in words.
 function fault.describe(v)
   local kind = math.type(v) or type(v)
   if kind == "string" then return ("the string %q"):format(#v > 60 and v:sub(1, 60) .. "…" or v) end
   if kind == "integer" or kind == "float" then return "the number " .. tostring(v) end
-  if kind == "table" and v.__name then return "a " .. tostring(v.__name) end
+  local meta = getmetatable(v)
+  local name = type(meta) == "table" and rawget(meta, "__name")
+  if kind == "table" and type(name) == "string" then return "a " .. name end
   if kind == "userdata" then
     local ok, shape = pcall(function() return v.shape end)
-    return ok and type(shape) == "table" and ("a tensor of shape {%s}"):format(table.concat(shape, ", ")) or "a userdata"
+    if ok and type(shape) == "table" then return ("a tensor of shape {%s}"):format(table.concat(shape, ", ")) end
+    return type(name) == "string" and "a " .. name or "a userdata"
   end
   return (kind == "nil" or kind == "boolean") and tostring(v) or "a " .. kind
+end
+
+--- Whether v can be called: a function, a module, a compiled function.
+function fault.callable(v)
+  local meta = getmetatable(v)
+  return type(v) == "function" or (type(meta) == "table" and meta.__call ~= nil)
+end
+
+local EXPECTED = {
+  ["function"] = { fault.callable, "a function" },
+  tensor = { core.is_tensor, "a tensor" },
+  table = { function(v) return type(v) == "table" end, "a table" },
+  options = { function(v) return v == nil or type(v) == "table" end, "a table of options" },
+}
+
+--- Raises unless v, argument `place`, is a "function" (anything that can be called), a "tensor", a "table", "options" (a table or nil).
+---@param what string
+---@param place integer|string  # a string: "argument 2 (fn)" and the like
+---@param kind string
+---@param v any
+---@return any v
+function fault.expect(what, place, kind, v)
+  local test, words = EXPECTED[kind][1], EXPECTED[kind][2]
+  if not test(v) then
+    fault.raise(what, "%s: expected %s, got %s", math.type(place) and "argument " .. place or place, words, fault.describe(v))
+  end
+  return v
 end
 
 --- Whether v is a table of named options.

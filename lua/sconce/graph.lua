@@ -88,6 +88,9 @@ function Graph:output(name, tensor)
   if self.compiled then fault.raise("output", "the graph has been compiled and cannot change any more") end
   if type(name) ~= "string" then fault.raise("output", "argument 1 (name): expected a string, got %s", fault.describe(name)) end
   if not core.is_tensor(tensor) then fault.raise("output", "argument 2: expected a tensor, got %s", fault.describe(tensor)) end
+  for _, other in ipairs(self.outputs) do
+    if other == name then fault.raise("output", "there is an output named %q already", name) end
+  end
   self.core:output(name, tensor)
   self.outputs[#self.outputs + 1] = name
 end
@@ -118,7 +121,8 @@ local function check_names(what, inputs, feeds)
   for i, input in ipairs(inputs) do known[input.name], names[i] = true, input.name end
   for name in pairs(feeds) do
     if not known[name] then
-      fault.raise(what, "there is no input %s; %s", fault.describe(name), require("sconce.help").suggest(name, known,
+      local shown = type(name) == "string" and ("%q"):format(name) or fault.describe(name)
+      fault.raise(what, "there is no input %s; %s", shown, require("sconce.help").suggest(name, known,
         #names > 0 and "the inputs are " .. table.concat(names, ", ") or "the graph has none"))
     end
   end

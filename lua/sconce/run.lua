@@ -30,7 +30,8 @@ local Job = run.class("a job")
 ---@return boolean done
 function Job:advance(microseconds)
   if self.state == "done" then return true end
-  if self.state ~= "running" then error("job: it was " .. self.state, 2) end
+  if self.state ~= "running" then fault.raise("job", "it was %s", self.state) end
+  if type(microseconds) ~= "number" then fault.raise("advance", "argument 1 (microseconds): expected a number, got %s", fault.describe(microseconds)) end
   local ok, done = pcall(self.plan.advance, self.plan, microseconds, self.check_nan)
   if not ok then
     self.plan:cancel()
@@ -47,7 +48,7 @@ end
 --- What the call would have given; runs whatever is left of it.
 function Job:result()
   if self.state == "running" then self:advance(math.huge) end
-  if self.state ~= "done" then error("job: it was " .. self.state, 2) end
+  if self.state ~= "done" then fault.raise("job", "it was %s", self.state) end
   return self.finish(self.values)
 end
 
@@ -237,6 +238,7 @@ function run.install(class)
       look_on(self)
       return nil
     end
+    fault.expect("profile", 1, "options", options)
     local profile = setmetatable(profile_of(self), { __tostring = text_of })
     if options and options.trace then write_trace(profile, options.trace) end
     return profile
@@ -257,7 +259,7 @@ function run.install(class)
     if type(where) ~= "string" then
       fault.raise("break_at", "argument 1: expected a string such as \"train.lua:42\", got %s", fault.describe(where))
     end
-    if fn ~= nil and type(fn) ~= "function" then fault.raise("break_at", "argument 2: expected a function, got %s", fault.describe(fn)) end
+    if fn ~= nil then fault.expect("break_at", 2, "function", fn) end
     if fn and self.core then check_place(self, where) end
     self._breaks = self._breaks or {}
     self._breaks[where] = fn

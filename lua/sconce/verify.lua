@@ -4,6 +4,7 @@
 --- trace cannot see), and every step of plans with more and more passes on must give what the same op gave. Captured tensors,
 --- arguments and the random numbers are put back before every run; the last of them, line by line, is the one that counts.
 local core = require "sconce.core"
+local fault = require "sconce.fault"
 local run = require "sconce.run"
 
 local verify = {}
@@ -51,7 +52,8 @@ end
 ---@return string report
 function verify.verify(f, options, ...)
   local sc = require "sconce"
-  local compiled = type(f) == "function" and sc.compile(f) or f
+  fault.expect("verify", "argument 1 (f)", "function", f)
+  local compiled = type(f) == "table" and rawget(f, "traces") and f or sc.compile(f)
   local args, tolerance = table.pack(...), options.tolerance
   local entry = compiled:run_for(...)
   local restore, nodes, seed = snapshot(entry, args), entry.core:nodes(), options.seed

@@ -14,6 +14,7 @@ end
 
 --- Sample i of any dataset: its parts.
 local function sample(ds, i)
+  if type(ds) ~= "table" and not sc.is_tensor(ds) then fault.raise("data", "expected a dataset, got %s", fault.describe(ds)) end
   if type(ds) == "table" and type(ds.get) == "function" then return ds:get(i) end
   local s = ds[i]
   if type(s) == "table" and getmetatable(s) == nil and #s > 0 then return table.unpack(s) end
@@ -22,7 +23,14 @@ end
 
 local function class(name)
   local C = { __name = name }
-  C.__index = C
+  C.__index = function(self, i) -- ds[i]: sample i as a table of its parts
+    if math.type(i) ~= "integer" then return C[i] end
+    if i == self:len() + 1 then return nil end -- where ipairs ends
+    local parts = table.pack(self:get(i))
+    parts.n = nil
+    return parts
+  end
+  C.__tostring = function(self) return ("%s: %d samples"):format(name, self:len()) end
   C.__len = function(self) return self:len() end
   return setmetatable(C, { __call = function(_, ...)
     local self = setmetatable({}, C)
@@ -115,7 +123,17 @@ end
 ---@return table[] subsets
 function D.random_split(ds, lengths, options)
   local n, sum, fractions = length(ds), 0, false
-  for _, l in ipairs(lengths) do
+  fault.expect("random_split", "argument 2 (lengths)", "table", lengths)
+  options = fault.expect("random_split", 3, "options", options) or {}
+  for name in pairs(options) do
+    if name ~= "seed" and name ~= "generator" then
+      fault.raise("random_split", "there is no option %q; the options are seed, generator", tostring(name))
+    end
+  end
+  for k, l in ipairs(lengths) do
+    if type(l) ~= "number" or l ~= l or l < 0 then
+      fault.raise("random_split", "argument 2 (lengths): number %d: expected a number from 0, got %s", k, fault.describe(l))
+    end
     sum = sum + l
     fractions = fractions or math.type(l) == "float"
   end
@@ -133,7 +151,6 @@ function D.random_split(ds, lengths, options)
   elseif sum ~= n then
     fault.raise("random_split", "the lengths sum to %s, the dataset has %d samples", tostring(sum), n)
   end
-  options = options or {}
   local g = options.generator or options.seed and sc.Generator(options.seed)
   local order = sc.randperm(n, { dtype = "int64", generator = g }):totable()
   local out, at = {}, 0

@@ -41,7 +41,9 @@ local function collate(samples)
   return table.unpack(columns, 1, samples[1].n)
 end
 
-setmetatable(Loader, { __call = function(_, ...)
+setmetatable(Loader, { __index = function(_, name)
+  if math.type(name) == "integer" then fault.raise("DataLoader", "batches are not numbered; write for x, t in loader do … end") end
+end, __call = function(_, ...)
   local self = setmetatable(read(...), Loader)
   if self.batch_size < 1 then fault.raise("DataLoader", "batch_size: expected a positive integer, got %d", self.batch_size) end
   self.n = self.sampler and #self.sampler or dataset.length(self.dataset)
@@ -77,9 +79,17 @@ local function begin(self)
   arrange(self)
 end
 
+function Loader:__tostring()
+  return ("DataLoader: %d samples in %d batches of %d%s"):format(self.n, #self, self.batch_size, self.shuffle and ", shuffled" or "")
+end
+
+-- `for x, t in loader() do` and `in pairs(loader)` are what people write as well.
+function Loader:__pairs() return self end
+
 --- The next batch's parts, nothing at the end.
-function Loader:__call(_, control)
-  if control == nil then begin(self) end
+function Loader:__call(...)
+  if select("#", ...) == 0 then return self end
+  if select(2, ...) == nil then begin(self) end
   if self.position >= #self then return nil end
   local first = self.position * self.batch_size
   local last = math.min(first + self.batch_size, self.n)

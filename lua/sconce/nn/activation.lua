@@ -73,6 +73,7 @@ end
 --- Softmax over the channels of [N, C, H, W] or [C, H, W].
 L.Softmax2d = layer("Softmax2d", {})
 function L.Softmax2d.forward(_, x)
+  fault.expect("Softmax2d", 1, "tensor", x)
   if x:dim() ~= 3 and x:dim() ~= 4 then fault.raise("Softmax2d", "expected 3 or 4 dimensions, got %d", x:dim()) end
   return F.softmax(x, -3)
 end

@@ -103,6 +103,7 @@ local read = fault.reader("MultiheadAttention", { "query", "key", "value", "key_
 function MHA:forward(...)
   local o = read(...)
   local q, k, v = o.query, o.key, o.value
+  for _, n in ipairs { "query", "key", "value" } do fault.expect("MultiheadAttention", n, "tensor", o[n]) end
   local alone = q:dim() == 2
   if q:dim() ~= 2 and q:dim() ~= 3 then fault.raise("MultiheadAttention", "query: expected 2 or 3 dimensions, got %d", q:dim()) end
   if k:dim() ~= q:dim() or v:dim() ~= q:dim() then

@@ -21,8 +21,19 @@ local function list_methods(C, accepts, what)
     return self
   end
   function C:extend(list)
-    for _, m in ipairs(list) do self:append(m) end
+    fault.expect(self.__name, "the list of members", "table", list)
+    local n = rawlen(list)
+    for k in pairs(getmetatable(list) == nil and list or {}) do -- a hole would hide what comes after it
+      if math.type(k) == "integer" and k > n then n = k end
+    end
+    for i = 1, n do self:append(list[i]) end
     return self
+  end
+  --- Places hold members only; place 0 does not exist.
+  local plain = C.__newindex
+  function C:__newindex(i, m)
+    if math.type(i) == "integer" and not accepts(m) then fault.raise(self.__name, "place %d: expected %s, got %s", i, what, fault.describe(m)) end
+    return plain(self, i, m)
   end
   function C:insert(i, m)
     i = place(self, i)
@@ -44,9 +55,17 @@ end
 L.Sequential = class("Sequential")
 list_methods(L.Sequential, is_module, "a module")
 function L.Sequential:init(...)
-  local members = { ... }
-  if #members == 1 and not is_module(members[1]) and type(members[1]) == "table" then members = members[1] end
-  for i, m in ipairs(members) do
+  local members, n = { ... }, select("#", ...)
+  if n == 1 and not is_module(members[1]) and type(members[1]) == "table" and getmetatable(members[1]) == nil then
+    members = members[1]
+    n = #members
+    for k in pairs(members) do
+      if math.type(k) ~= "integer" then fault.raise("Sequential", "expected a list of modules, got one with a field %s", fault.describe(k)) end
+      n = math.max(n, k)
+    end
+  end
+  for i = 1, n do
+    local m = members[i]
     if type(m) == "table" and not is_module(m) and type(m[1]) == "string" and is_module(m[2]) then
       self[m[1]] = m[2]
       rawset(self, i, m[2])
@@ -55,26 +74,38 @@ function L.Sequential:init(...)
     end
   end
 end
+local function not_a_member(self, i) fault.raise("Sequential", "place %d: expected a module, got %s", i, fault.describe(self[i])) end
+
 function L.Sequential:forward(...)
   local n = rawlen(fields(self))
   if n == 0 then return ... end
-  local x = self[1](...)
-  for i = 2, n do x = self[i](x) end
+  local first = self[1]
+  if type(first) ~= "table" then not_a_member(self, 1) end
+  local x = first(...)
+  for i = 2, n do
+    local m = self[i]
+    if type(m) ~= "table" then not_a_member(self, i) end
+    x = m(x)
+  end
   return x
 end
 
 --- A list of modules: `for _, m in ipairs(list) do x = m(x) end`.
 L.ModuleList = class("ModuleList")
 list_methods(L.ModuleList, is_module, "a module")
-function L.ModuleList:init(list) if list then self:extend(list) end end
+function L.ModuleList:init(list) if list ~= nil then self:extend(list) end end
 
 --- Modules by name: `dict.name`, `dict:items()` in the order of definition.
 L.ModuleDict = class("ModuleDict")
 local RESERVED = {}
 function L.ModuleDict:init(members)
-  if not members then return end
+  if members == nil then return end
+  fault.expect("ModuleDict", 1, "table", members)
   local names = {}
-  for name in pairs(members) do names[#names + 1] = name end
+  for name in pairs(members) do
+    if type(name) ~= "string" then fault.raise("ModuleDict", "expected names, got %s", fault.describe(name)) end
+    names[#names + 1] = name
+  end
   table.sort(names)
   for _, name in ipairs(names) do self:set(name, members[name]) end
 end
@@ -102,6 +133,6 @@ local append = L.ParameterList.append
 function L.ParameterList:append(t)
   return append(self, require "sconce".is_tensor(t) and not module.is_parameter(t) and module.Parameter(t) or t)
 end
-function L.ParameterList:init(list) if list then self:extend(list) end end
+function L.ParameterList:init(list) if list ~= nil then self:extend(list) end end
 
 return L

@@ -79,7 +79,9 @@ for n = 1, 3 do
   --- output_size: the spatial sizes wanted, where the stride leaves a choice.
   function Transposed:forward(x, output_size)
     local extra = self.output_padding
+    fault.expect(tname, 1, "tensor", x)
     if output_size then
+      fault.expect(tname, "output_size", "table", output_size)
       local first = x:dim() - n
       if #output_size == n + first then output_size = table.move(output_size, first + 1, first + n, 1, {}) end
       if #output_size ~= n then fault.raise(tname, "output_size: expected %d sizes, got %d", n, #output_size) end

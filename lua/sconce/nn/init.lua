@@ -2,6 +2,7 @@
 ---   local net = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
 ---   local y = net(x)
 local sc = require "sconce"
+local fault = require "sconce.fault"
 local module = require "sconce.nn.module"
 
 local nn = {
@@ -12,7 +13,10 @@ local nn = {
 }
 
 --- A copy of a module with tensors of its own.
-function nn.clone(m) return m:clone() end
+function nn.clone(m)
+  if not module.is_module(m) then fault.raise("clone", "argument 1: expected a module, got %s", fault.describe(m)) end
+  return m:clone()
+end
 
 for _, family in ipairs { "linear", "conv", "pooling", "norm", "embedding", "activation", "dropout", "container", "rnn", "attention",
   "transformer", "vision", "loss" } do

@@ -7,7 +7,6 @@ local core = sc.core
 local init = {}
 
 local function quiet(t, fn)
-  if not core.is_tensor(t) then fault.raise("init", "argument 1: expected a tensor, got %s", fault.describe(t)) end
   local _ <close> = core.grad_block(false)
   fn()
   return t
@@ -16,17 +15,20 @@ end
 local read_uniform = fault.reader("uniform_", { { "a:number", 0 }, { "b:number", 1 }, "generator?" })
 --- Uniform in [a, b).
 function init.uniform_(t, ...)
+  fault.expect("uniform_", 1, "tensor", t)
   local o = read_uniform(...)
   return quiet(t, function() t:uniform_(o.a, o.b, o.generator) end)
 end
 
 local read_normal = fault.reader("normal_", { { "mean:number", 0 }, { "std:number", 1 }, "generator?" })
 function init.normal_(t, ...)
+  fault.expect("normal_", 1, "tensor", t)
   local o = read_normal(...)
   return quiet(t, function() t:normal_(o.mean, o.std, o.generator) end)
 end
 
 function init.constant_(t, v)
+  fault.expect("constant_", 1, "tensor", t)
   if type(v) ~= "number" then fault.raise("constant_", "argument 2 (val): expected a number, got %s", fault.describe(v)) end
   return quiet(t, function() t:fill_(v) end)
 end
@@ -34,6 +36,7 @@ function init.ones_(t) return init.constant_(t, 1) end
 function init.zeros_(t) return init.constant_(t, 0) end
 
 function init.eye_(t)
+  fault.expect("eye_", 1, "tensor", t)
   if t:dim() ~= 2 then fault.raise("eye_", "expected 2 dimensions, got %d", t:dim()) end
   return quiet(t, function() t:copy_(sc.eye(t:size(1), t:size(2), { dtype = t.dtype })) end)
 end
@@ -41,6 +44,7 @@ end
 local read_dirac = fault.reader("dirac_", { { "groups:int", 1 } })
 --- A convolution's weight that passes its input on.
 function init.dirac_(t, ...)
+  fault.expect("dirac_", 1, "tensor", t)
   local groups = read_dirac(...).groups
   local n = t:dim()
   if n < 3 or n > 5 then fault.raise("dirac_", "expected 3 to 5 dimensions, got %d", n) end
@@ -61,6 +65,7 @@ end
 
 --- fan_in, fan_out of a weight.
 function init.calculate_fan_in_and_fan_out(t)
+  fault.expect("calculate_fan_in_and_fan_out", 1, "tensor", t)
   local size = t.shape
   if #size < 2 then fault.raise("init", "fans need a tensor of at least 2 dimensions, got shape {%s}", table.concat(size, ", ")) end
   local field = 1
@@ -83,11 +88,13 @@ end
 local read_gain = fault.reader("xavier", { { "gain:number", 1 }, "generator?" })
 --- Source: Glorot and Bengio 2010, "Understanding the difficulty of training deep feedforward neural networks".
 function init.xavier_uniform_(t, ...)
+  fault.expect("xavier_uniform_", 1, "tensor", t)
   local o, fan_in, fan_out = read_gain(...), init.calculate_fan_in_and_fan_out(t)
   local a = o.gain * math.sqrt(6 / (fan_in + fan_out))
   return init.uniform_(t, -a, a, o.generator)
 end
 function init.xavier_normal_(t, ...)
+  fault.expect("xavier_normal_", 1, "tensor", t)
   local o, fan_in, fan_out = read_gain(...), init.calculate_fan_in_and_fan_out(t)
   return init.normal_(t, 0, o.gain * math.sqrt(2 / (fan_in + fan_out)), o.generator)
 end
@@ -101,12 +108,14 @@ local function kaiming_std(t, o)
 end
 --- Source: He et al. 2015, "Delving deep into rectifiers".
 function init.kaiming_uniform_(t, ...)
+  fault.expect("kaiming_uniform_", 1, "tensor", t)
   local o = read_kaiming(...)
   if t:numel() == 0 then return t end
   local bound = math.sqrt(3) * kaiming_std(t, o)
   return init.uniform_(t, -bound, bound, o.generator)
 end
 function init.kaiming_normal_(t, ...)
+  fault.expect("kaiming_normal_", 1, "tensor", t)
   local o = read_kaiming(...)
   if t:numel() == 0 then return t end
   return init.normal_(t, 0, kaiming_std(t, o), o.generator)
@@ -116,6 +125,7 @@ local read_trunc = fault.reader("trunc_normal_", { { "mean:number", 0 }, { "std:
   "generator?" })
 --- A normal distribution cut off outside [a, b]: uniform numbers through the inverse of its distribution function.
 function init.trunc_normal_(t, ...)
+  fault.expect("trunc_normal_", 1, "tensor", t)
   local o = read_trunc(...)
   local function below(x) return 0.5 + 0.5 * sc.tensor((x - o.mean) / o.std / math.sqrt(2), { dtype = "float64" }):erf():item() end
   local low, high = below(o.a), below(o.b)
@@ -127,6 +137,7 @@ end
 
 --- Rows (or columns, whichever are fewer) orthonormal. Source: Saxe et al. 2013, "Exact solutions to the nonlinear dynamics of learning".
 function init.orthogonal_(t, ...)
+  fault.expect("orthogonal_", 1, "tensor", t)
   local o = read_gain(...)
   local size = t.shape
   if #size < 2 then fault.raise("orthogonal_", "expected at least 2 dimensions, got %d", #size) end
@@ -145,6 +156,7 @@ end
 local read_sparse = fault.reader("sparse_", { "sparsity:number", { "std:number", 0.01 }, "generator?" })
 --- Normal numbers with a fraction of each column set to 0. Source: Martens 2010, "Deep learning via Hessian-free optimization".
 function init.sparse_(t, ...)
+  fault.expect("sparse_", 1, "tensor", t)
   local o = read_sparse(...)
   if t:dim() ~= 2 then fault.raise("sparse_", "expected 2 dimensions, got %d", t:dim()) end
   return quiet(t, function()

@@ -36,6 +36,11 @@ local function layer(name, params, parent)
       local v = self[n]
       local preset = presets[n]
       if n == "bias" then v = self._with_bias end
+      if type(v) == "table" and type(preset) == "number" then -- {1, 1} where 1 is the default
+        local same = true
+        for _, x in ipairs(v) do same = same and x == preset end
+        if same then v = preset end
+      end
       if type(v) == "table" and #v > 0 and type(v[1]) ~= "table" then v = "{" .. table.concat(v, ", ") .. "}" end
       local plain = type(v) == "number" or type(v) == "string" or type(v) == "boolean"
       if plain and v ~= preset then out[#out + 1] = (preset == nil and i <= 2) and tostring(v) or n .. "=" .. tostring(v) end

@@ -33,10 +33,10 @@ function L.Identity.forward(_, ...) return ... end
 
 --- Joins dimensions start_dim to end_dim; the first stays apart unless told otherwise.
 L.Flatten = layer("Flatten", { { "start_dim:int", 2 }, { "end_dim:int", -1 } })
-function L.Flatten:forward(x) return x:flatten(self.start_dim, self.end_dim) end
+function L.Flatten:forward(x) return sc.flatten(x, self.start_dim, self.end_dim) end
 
 --- Splits a dimension into sizes.
 L.Unflatten = layer("Unflatten", { "dim:int", "unflattened_size:table" })
-function L.Unflatten:forward(x) return x:unflatten(self.dim, self.unflattened_size) end
+function L.Unflatten:forward(x) return sc.unflatten(x, self.dim, self.unflattened_size) end
 
 return L

@@ -17,7 +17,19 @@ local is_tensor = core.is_tensor
 local inside = debug.getinfo(1, "S").source:gsub("nn/module%.lua$", "")
 local parameters = setmetatable({}, { __mode = "k" }) -- tensors that nn.Parameter made
 
-local Module = { __name = "Module" }
+-- What PyTorch's modules have and these do not, with what to write instead.
+local HOST = "all tensors are in the host's memory, so there is nothing to move"
+local ELSEWHERE = {
+  cuda = HOST, cpu = HOST, share_memory = HOST, register_backward_hook = "tensors have register_hook",
+  register_full_backward_hook = "tensors have register_hook", get_submodule = "m.fc.weight is a field", get_parameter = "m.fc.weight is a field",
+}
+
+local Module = setmetatable({ __name = "Module" }, { __index = function(_, name) -- what no class has
+  if math.type(name) == "integer" and name < 1 then
+    fault.raise_plain("there is no member %d: members count from 1, and m:get(-1) counts from the end", name)
+  end
+  if ELSEWHERE[name] then fault.raise_plain("a module has no field \"%s\": %s", name, ELSEWHERE[name]) end
+end })
 Module.__index = Module
 
 local function is_module(v) return type(v) == "table" and rawget(fields_of(v), "_fields") ~= nil end
@@ -125,6 +137,9 @@ local function key(name) return math.type(name) == "integer" and tostring(name -
 local function class(name, parent)
   parent = parent or Module
   if type(name) ~= "string" then fault.raise("class", "argument 1 (name): expected a string, got %s", fault.describe(name)) end
+  if parent ~= Module and not (type(parent) == "table" and parent.super) then
+    fault.raise("class", "argument 2 (parent): expected a class of modules, got %s", fault.describe(parent))
+  end
   local C = { __name = name, super = parent, __call = call, __newindex = new_field }
   C._library_class = debug.getinfo(2, "S").source:sub(1, #inside) == inside or nil -- compiled functions need not look into its lists
   C.__index = C
@@ -245,8 +260,13 @@ function Module:children() return seconds(self:named_children()) end
 
 -- ---- registering by name
 
+local function check_name(what, name)
+  if type(name) ~= "string" or name == "" then fault.raise(what, "argument 1 (name): expected a name, got %s", fault.describe(name)) end
+end
+
 --- A tensor that belongs to the module without being trained. persistent false: not in state dicts.
 function Module:register_buffer(name, t, persistent)
+  check_name("register_buffer", name)
   if t ~= nil and not is_tensor(t) then fault.raise("register_buffer", "argument 2: expected a tensor, got %s", fault.describe(t)) end
   if rawget(fields_of(self), name) ~= nil and self._buffers[name] == nil then fault.raise("register_buffer", "the field %q exists already", name) end
   self._buffers[name] = persistent ~= false
@@ -256,11 +276,16 @@ function Module:register_buffer(name, t, persistent)
 end
 
 function Module:register_parameter(name, t)
-  if t ~= nil then t = Parameter(t, t.requires_grad or nil) end
+  check_name("register_parameter", name)
+  if t ~= nil then
+    fault.expect("register_parameter", 2, "tensor", t)
+    t = Parameter(t, t.requires_grad or nil)
+  end
   self[name] = t
 end
 
 function Module:add_module(name, m)
+  check_name("add_module", name)
   if not is_module(m) then fault.raise("add_module", "argument 2: expected a module, got %s", fault.describe(m)) end
   self[name] = m
 end
@@ -269,7 +294,7 @@ Module.register_module = Module.add_module
 -- ---- hooks
 
 local function add_hook(self, which, fn, what)
-  if type(fn) ~= "function" then fault.raise(what, "argument 1: expected a function, got %s", fault.describe(fn)) end
+  fault.expect(what, "argument 1 (hook)", "function", fn)
   local hook = { fn = fn }
   local function with(list, new) -- lists are made anew, so that who watches the module sees it
     local out = {}
@@ -303,6 +328,7 @@ function Module:eval() return self:train(false) end
 
 --- Calls fn(module) on every module below and then on this one.
 function Module:apply(fn)
+  fault.expect("apply", "argument 1 (fn)", "function", fn)
   local seen = {}
   local function go(m)
     if seen[m] then return end

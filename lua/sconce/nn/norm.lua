@@ -23,6 +23,7 @@ end
 local RANKS = { { 2, 3 }, { 4, 4 }, { 5, 5 } }
 
 local function check_rank(self, x, low, high)
+  fault.expect(self.__name, 1, "tensor", x)
   local d = x:dim()
   if d < low or d > high then
     local want = low == high and tostring(low) or ("%d or %d"):format(low, high)

@@ -99,6 +99,7 @@ local function build(self, o)
 end
 
 local function check_state(self, t, what, shape)
+  fault.expect(self.__name, what, "tensor", t)
   if table.concat(t.shape, ", ") ~= table.concat(shape, ", ") then
     fault.raise(self.__name, "%s: expected shape {%s}, got {%s}", what, table.concat(shape, ", "), table.concat(t.shape, ", "))
   end
@@ -107,6 +108,8 @@ end
 --- The rows of a state for layer and direction number k, [B, H].
 local function forward(self, x, h0, c0)
   local name, D = self.__name, self.bidirectional and 2 or 1
+  fault.expect(name, 1, "tensor", x)
+  if type(h0) == "table" then h0, c0 = h0[1], h0[2] end
   local rank = x:dim()
   if rank ~= 2 and rank ~= 3 then
     fault.raise(name, "argument 1: expected 2 or 3 dimensions, got shape {%s}", table.concat(x.shape, ", "))
@@ -204,6 +207,7 @@ local function cell(name, gates, extra)
     end
   end
   function C:products(x, h)
+    fault.expect(name, 1, "tensor", x)
     if not h then
       local shape = x.shape
       shape[#shape] = self.hidden_size

@@ -2,6 +2,7 @@
 local sc = require "sconce"
 local fault = require "sconce.fault"
 local core = sc.core
+local is_module = require "sconce.nn.module".is_module
 
 local utils = {}
 
@@ -10,7 +11,8 @@ local function list_of(what, parameters)
   if type(parameters) ~= "table" then
     fault.raise(what, "argument 1 (parameters): expected a tensor or a list of tensors, got %s", fault.describe(parameters))
   end
-  if parameters.parameters and parameters._fields then return parameters:parameters() end
+  if is_module(parameters) then parameters = parameters:parameters() end
+  for i = 1, #parameters do fault.expect(what, ("argument 1 (parameters): member %d"):format(i), "tensor", parameters[i]) end
   return parameters
 end
 
@@ -20,6 +22,9 @@ local read_norm = fault.reader("clip_grad_norm_", { "max_norm:number", { "norm_t
 ---@param parameters sc.Tensor[]|sc.Tensor
 function utils.clip_grad_norm_(parameters, ...)
   local o = read_norm(...)
+  if o.max_norm ~= o.max_norm or o.max_norm < 0 then
+    fault.raise("clip_grad_norm_", "max_norm: expected a number from 0, got %s", fault.describe(o.max_norm))
+  end
   local _ <close> = core.grad_block(false)
   local grads, norms = {}, {}
   for _, p in ipairs(list_of("clip_grad_norm_", parameters)) do
@@ -42,8 +47,8 @@ end
 
 --- Clamps every gradient's elements to ±clip_value.
 function utils.clip_grad_value_(parameters, clip_value)
-  if type(clip_value) ~= "number" then
-    fault.raise("clip_grad_value_", "argument 2 (clip_value): expected a number, got %s", fault.describe(clip_value))
+  if type(clip_value) ~= "number" or clip_value ~= clip_value or clip_value < 0 then
+    fault.raise("clip_grad_value_", "argument 2 (clip_value): expected a number from 0, got %s", fault.describe(clip_value))
   end
   local _ <close> = core.grad_block(false)
   for _, p in ipairs(list_of("clip_grad_value_", parameters)) do

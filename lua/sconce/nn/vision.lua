@@ -42,6 +42,7 @@ function L.PixelUnshuffle:forward(x) return F.pixel_unshuffle(x, self.downscale_
 L.ChannelShuffle = layer("ChannelShuffle", { "groups:int" })
 --- Channel c of group g goes to place (c - 1) · groups + g. Source: Zhang et al. 2018, "ShuffleNet".
 function L.ChannelShuffle:forward(x)
+  fault.expect("ChannelShuffle", 1, "tensor", x)
   local size, g = x.shape, self.groups
   if g < 1 or #size < 2 or size[2] % g ~= 0 then
     fault.raise("ChannelShuffle", "groups: %d does not divide the channels of shape {%s}", g, table.concat(size, ", "))

@@ -13,6 +13,7 @@
 local core = require "sconce.core"
 local write = require "sconce.onnx.write"
 local Writer = require "sconce.onnx.writer"
+local fault = require "sconce.fault"
 local known = require "sconce.onnx.export_ops"
 
 local OPSET, IR = 17, 8
@@ -195,13 +196,14 @@ local function metadata(graph, main, training, text)
 end
 
 local function check_options(path, options)
+  fault.expect("save", "argument 2", "options", options)
   for k in pairs(options) do
     if k ~= "external" and k ~= "index_base" then
       error(('save: there is no option "%s"; the options are external, index_base'):format(tostring(k)), 0) end
   end
   if options.index_base ~= nil and options.index_base ~= 0 and options.index_base ~= 1 then
     error("save: option index_base: expected 0 or 1", 0) end
-  if type(path) ~= "string" then error("save: argument 1 (path): expected a string, got " .. type(path), 0) end
+  if type(path) ~= "string" then fault.raise("save", "argument 1 (path): expected a string, got %s", fault.describe(path)) end
 end
 
 --- What of the graph cannot be seen in the standard nodes.
@@ -260,6 +262,6 @@ end
 
 return function(graph, path, options, numbers)
   local ok, result = pcall(save, graph, path, options or {}, numbers or graph:sizes())
-  if not ok then error(result, 3) end
+  if not ok then fault.again(result) end
   return result
 end

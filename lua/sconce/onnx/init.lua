@@ -8,6 +8,7 @@
 ---
 --- Index values stay 0-based: a model from elsewhere keeps its own face.
 local core = require "sconce.core"
+local fault = require "sconce.fault"
 local walk = require "sconce.onnx.walk"
 
 local onnx = {}
@@ -37,29 +38,27 @@ local function check(self, feeds)
   for i, input in ipairs(self.inputs) do
     local t = feeds[input.name]
     if not core.is_tensor(t) then
-      error(string.format("graph: input %s: expected a tensor, got %s", input.name, type(t)), 3)
+      fault.raise("graph", "input %s: expected a tensor, got %s", input.name, fault.describe(t))
     end
     if input.dtype and t.dtype ~= input.dtype then
-      error(string.format("graph: input %s: expected dtype %s, got %s", input.name, input.dtype, t.dtype), 3)
+      fault.raise("graph", "input %s: expected dtype %s, got %s", input.name, input.dtype, t.dtype)
     end
     local shape = t.shape
     if input.shape and #shape ~= #input.shape then
-      error(string.format("graph: input %s: expected %d dimensions, got shape {%s}", input.name, #input.shape, table.concat(shape,
-        ", ")), 3)
+      fault.raise("graph", "input %s: expected %d dimensions, got shape {%s}", input.name, #input.shape, table.concat(shape, ", "))
     end
     for k, d in ipairs(input.shape or {}) do
       if type(d) == "string" and d ~= "?" then
         d, sizes[d] = sizes[d] or shape[k], sizes[d] or shape[k]
       end
       if d ~= "?" and d ~= shape[k] then
-        error(string.format("graph: input %s: expected size %d in dimension %d, got shape {%s}", input.name, d, k,
-          table.concat(shape, ", ")), 3)
+        fault.raise("graph", "input %s: expected size %d in dimension %d, got shape {%s}", input.name, d, k, table.concat(shape, ", "))
       end
     end
     key[i] = t.dtype .. ":" .. table.concat(shape, ",")
   end
   for name in pairs(feeds) do
-    if not self.by_name[name] then error(string.format("graph: the model has no input named \"%s\"", tostring(name)), 3) end
+    if not self.by_name[name] then fault.raise("graph", "the model has no input named \"%s\"", tostring(name)) end
   end
   return table.concat(key, ";")
 end
@@ -75,7 +74,7 @@ local function record(self, feeds)
   local ok, err = pcall(graph.trace, graph, function() results, symbolic = walk.run(self.model, symbols, true) end)
   if not ok then
     if err == walk.NEEDS_VALUE then return nil end
-    error(err, 0)
+    fault.again(err)
   end
   local entry = { outputs = {}, constant = {} }
   for _, output in ipairs(self.outputs) do
@@ -102,7 +101,8 @@ local function play(self, entry, feeds)
 end
 
 local function directly(self, feeds)
-  local results = walk.run(self.model, feeds, false)
+  local ok, results = pcall(walk.run, self.model, feeds, false)
+  if not ok then fault.again(results) end
   for _, output in ipairs(self.outputs) do           -- an output that is an input, or an initializer, unchanged
     local t = results[output.name]
     if self.model.constants[t] or feeds[output.name] == t then results[output.name] = t:clone() end
@@ -111,7 +111,7 @@ local function directly(self, feeds)
 end
 
 function Run:__call(feeds)
-  if type(feeds) ~= "table" or core.is_tensor(feeds) then error("graph: expected a table of inputs, got " .. type(feeds), 2) end
+  if type(feeds) ~= "table" or core.is_tensor(feeds) then fault.raise("graph", "expected a table of inputs, got %s", fault.describe(feeds)) end
   local given = {}
   for name, t in pairs(feeds) do given[name] = t end
   for name, t in pairs(self.model.defaults) do if given[name] == nil and self.by_name[name] then given[name] = t end end
@@ -216,7 +216,7 @@ function Run:save(path, options)
   local results
   local ok, err = pcall(graph.trace, graph, function() results = walk.run(self.model, symbols, true) end)
   if not ok then
-    error(err == walk.NEEDS_VALUE and "save: the model's course depends on values; it cannot be recorded as one graph" or err, 2)
+    fault.again(err == walk.NEEDS_VALUE and "save: the model's course depends on values; it cannot be recorded as one graph" or err)
   end
   for _, output in ipairs(self.outputs) do graph:output(output.name, results[output.name]) end
   if #names > 0 then try(self, graph, sizes, names) end
@@ -239,11 +239,12 @@ end
 ---@param path string
 ---@param options? { passes?: any, nodes?: boolean }  # nodes: carry out the standard nodes of a file of ours, too
 function onnx.load(path, options)
-  if type(path) ~= "string" then error("load_graph: argument 1 (path): expected a string, got " .. type(path), 2) end
-  options = options or {}
+  if type(path) ~= "string" then fault.raise("load_graph", "argument 1 (path): expected a string, got %s", fault.describe(path)) end
+  options = fault.expect("load_graph", "argument 2", "options", options) or {}
   local recorded = not options.nodes and core.onnx_graph(path)
   if recorded then return require("sconce.graph").loaded(recorded, options) end
-  local model = walk.prepare(core.onnx_model(path))
+  local ok, model = pcall(walk.prepare, core.onnx_model(path))
+  if not ok then fault.again(model) end
   local self = setmetatable({ model = model, options = options, plans = {}, n_plans = 0, recorded = true, by_name = {} }, Run)
   self.inputs = described(model.graph.input, model.initial)
   for _, v in ipairs(model.graph.input or {}) do self.by_name[v.name] = true end

@@ -1,6 +1,7 @@
 --- Making tensors: what needs Lua. Everything else is rows of csrc/ops/create.c and csrc/ops/random.c.
 local sc = require "sconce"
 local core = require "sconce.core"
+local fault = require "sconce.fault"
 
 -- PyTorch's short names of dtypes; the conversions of those names are methods: `x:float()`.
 for name, dtype in pairs { float = "float32", double = "float64", half = "float16", short = "int16", int = "int32", long = "int64" } do
@@ -12,6 +13,8 @@ end
 ---@param options? { dtype?: string, requires_grad?: boolean }
 ---@return sc.Tensor
 function core.methods.new_tensor(x, data, options)
+  fault.expect("new_tensor", 1, "tensor", x)
+  fault.expect("new_tensor", "argument 3", "options", options)
   local o = { dtype = x.dtype }
   for k, v in pairs(options or {}) do o[k] = v end
   return sc.tensor(data, o)

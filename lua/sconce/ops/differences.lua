@@ -88,6 +88,9 @@ define(sc, "gradient(x, spacing: any?, dim: any?, edge_order: int = 1)",
         fault.raise("gradient", "dimension %d has %d elements, at least %d are needed", d, x:size(d), edge_order + 1)
       end
       local h = each and spacing[i] or spacing or 1.0
+      if type(h) ~= "number" and not core.is_tensor(h) then
+        fault.raise("gradient", "argument spacing: expected numbers or tensors, got %s", fault.describe(h))
+      end
       if core.is_tensor(h) and h:dim() > 0 then
         if h:numel() ~= x:size(d) then
           fault.raise("gradient", "argument spacing: dimension %d has %d elements but %d positions", d, x:size(d), h:numel())

@@ -265,6 +265,7 @@ local function sublists(...)
   end
   for i = 1, #args - 1, 2 do
     if type(args[i + 1]) ~= "table" then fail("einsum: expected a list of labels after each tensor") end
+    if not sc.is_tensor(args[i]) then fail("einsum: argument %d: expected a tensor, got %s", i, fault.describe(args[i])) end
     operands[#operands + 1], words[#words + 1] = args[i], word(args[i + 1])
   end
   if n > 52 then fail("einsum: at most 52 labels are possible") end
@@ -277,7 +278,7 @@ local by_equation = define(sc, "einsum(equation: str, operands: tensor[])",
   "occur once, sorted). A repeated letter in an operand is its diagonal; \"...\" stands for dimensions that broadcast.\n" ..
   "Example: sc.einsum(\"bij,bjk->bik\", sc.ones(2, 3, 4), sc.ones(2, 4, 5))", einsum)
 function sc.einsum(first, ...)
-  if type(first) == "userdata" then return by_equation(sublists(first, ...)) end
+  if sc.is_tensor(first) then return by_equation(sublists(first, ...)) end
   return by_equation(first, ...)
 end
 

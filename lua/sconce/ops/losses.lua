@@ -68,7 +68,7 @@ Example: sc.nn.functional.poisson_nll_loss(sc.zeros(3), sc.ones(3))]],
     return reduce(y)
   end)
 
-loss("gaussian_nll_loss(x, target, var, full: bool = false, eps: float = 1e-6, reduction: str = \"mean\")",
+loss("gaussian_nll_loss(x, target, var: tensor|number, full: bool = false, eps: float = 1e-6, reduction: str = \"mean\")",
   [[Negative log-likelihood of normal distributions with mean x and variance var: (log var + (x - target)² / var) / 2.
 var: of x's shape, or with a last size of 1, or without the last size. It is kept above eps, without a gradient through that bound.
 full adds log(2π) / 2.

@@ -129,10 +129,12 @@ define(sc, "histogram(x, bins: any, range: float[]?, weight: tensor?, density: b
     else
       if is_tensor(bins) then bins = bins:item() end
       if math.type(bins) ~= "integer" or bins < 1 then
-        fault.raise("histogram", "argument 2 (bins): expected a number of bins from 1, or a tensor of edges")
+        fault.raise("histogram", "argument 2 (bins): expected a number of bins from 1, or a tensor of edges, got %s", fault.describe(bins))
       end
       local low, high = 0.0, 1.0
-      if range then low, high = range[1], range[2]
+      if range then
+        if #range ~= 2 then fault.raise("histogram", "argument 3 (range): expected two numbers, got %d", #range) end
+        low, high = range[1], range[2]
       elseif x:numel() > 0 and not readable(x) then edges = symbolic_edges(x, bins)
       elseif x:numel() > 0 then low, high = x:amin():item(), x:amax():item() end
       if low == high then low, high = low - 0.5, high + 0.5 end

@@ -49,6 +49,11 @@ end
 
 function Base:load_state_dict(sd)
   if type(sd) ~= "table" then fault.raise(self.__name, "load_state_dict: expected a table, got %s", fault.describe(sd)) end
+  for k, v in pairs(self:state_dict()) do
+    if type(sd[k]) ~= type(v) then
+      fault.raise(self.__name, "load_state_dict: %s: expected a %s, got %s; is this the state of a %s?", k, type(v), fault.describe(sd[k]), self.__name)
+    end
+  end
   for k, v in pairs(sd) do
     if k ~= "schedulers" then self[k] = type(v) == "table" and table.move(v, 1, #v, 1, {}) or v end
   end
@@ -106,7 +111,13 @@ function StepLR:next(group, _, k) return (k == 0 or k % self.step_size ~= 0) and
 function StepLR:closed(base, k) return base * self.gamma ^ (k // self.step_size) end
 
 local MultiStepLR = class("MultiStepLR", { "milestones:table", { "gamma:number", 0.1 } })
-function MultiStepLR:begin() table.sort(self.milestones) end
+function MultiStepLR:begin()
+  self.milestones = table.move(self.milestones, 1, #self.milestones, 1, {}) -- the list stays the caller's
+  for i, m in ipairs(self.milestones) do
+    if math.type(m) ~= "integer" then fault.raise("MultiStepLR", "milestones: number %d: expected an integer, got %s", i, fault.describe(m)) end
+  end
+  table.sort(self.milestones)
+end
 function MultiStepLR:next(group, _, k)
   local lr = group.lr
   for _, m in ipairs(self.milestones) do if m == k then lr = lr * self.gamma end end
@@ -162,11 +173,15 @@ function PolynomialLR:closed(base, k) return base * (1 - math.min(self.total_ite
 
 --- lr_lambda: a function of the epoch, or one per group; the rate is its value times the initial one.
 local LambdaLR = class("LambdaLR", { "lr_lambda" })
-function LambdaLR:begin() self.lr_lambda = per_group(self, self.lr_lambda, "lr_lambda") end
+local function functions_of_epochs(self)
+  self.lr_lambda = per_group(self, self.lr_lambda, "lr_lambda")
+  for _, fn in ipairs(self.lr_lambda) do fault.expect(self.__name, "argument 2 (lr_lambda)", "function", fn) end
+end
+LambdaLR.begin = functions_of_epochs
 function LambdaLR:next(_, base, k, i) return base * self.lr_lambda[i](k) end
 
 local MultiplicativeLR = class("MultiplicativeLR", { "lr_lambda" })
-function MultiplicativeLR:begin() self.lr_lambda = per_group(self, self.lr_lambda, "lr_lambda") end
+MultiplicativeLR.begin = functions_of_epochs
 function MultiplicativeLR:next(group, _, k, i) return k == 0 and group.lr or group.lr * self.lr_lambda[i](k) end
 
 -- ---- cosines

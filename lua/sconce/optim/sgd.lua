@@ -1,6 +1,7 @@
 --- Stochastic gradient descent with momentum.
 --- Source: Sutskever et al. 2013, "On the importance of initialization and momentum in deep learning", in PyTorch's form.
 local sc = require "sconce"
+local fault = require "sconce.fault"
 local base = require "sconce.optim.optimizer"
 
 local SGD = base.class("SGD", { "lr", { "momentum", 0 }, { "dampening", 0 }, { "weight_decay", 0 }, { "nesterov:boolean", false },
@@ -24,7 +25,7 @@ function SGD:update(group, hyper)
         local state = self.state[p]
         local first = not state -- a buffer of zeros does as well, unless gradients are dampened; a trace would be of a first step for ever
         if first and dampening ~= 0 and sc.core.is_tracing() then
-          error("SGD: with dampening, the first step must be taken before the function is compiled", 2)
+          fault.raise("SGD", "with dampening, the first step must be taken before the function is compiled")
         end
         if first then
           state = { momentum_buffer = base.Optimizer.zeros(p) }
