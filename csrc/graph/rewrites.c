@@ -207,6 +207,7 @@ const sc_rewrite sc__rewrites[] = {
   ALGEBRA("view(view(x, middle), size)", "x"),
   ALGEBRA("view(view(x, middle), size)", "view(x, size)"),
   ALGEBRA("detach(x)", "x"),
+  ALGEBRA("max_windows(x, size, kernel, stride, padding, dilation, dims)", "max_window_values(x, size, kernel, stride, padding, dilation, dims)"),
   ALGEBRA("unsqueeze(sum(x, along), place)", "sum(x, along, true)"),       /* of one shape, so in one order, or not at all */
   ALGEBRA("unsqueeze(mean(x, along), place)", "mean(x, along, true)"),
   ALGEBRA("unsqueeze(amax(x, along), place)", "amax(x, along, true)"),

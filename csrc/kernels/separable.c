@@ -113,7 +113,7 @@ typedef struct max_job { const sc_windows *dim; sc_ctype type; int64_t base; con
       } \
     if (where < 0) { best = lowest; where = 0; } \
     ((T *)j->y)[to] = best; \
-    j->at[to] = where + j->base; \
+    if (j->at) j->at[to] = where + j->base; \
     break; }
 
 /* Windows of 2 by 2, side by side and all inside: four loads and no loop. The order of comparison is that of the rows, so that the first
@@ -137,6 +137,23 @@ static void max_rows_2x2(void *arg, int64_t begin, int64_t end) {
       best = take ? d : best; where = take ? 2 * w + W->n_in + 1 : where;
       y[w] = best;
       at[w] = first + where + j->base;
+    }
+  }
+}
+
+/* The same without positions: loops of one row, which compilers make into vectors. */
+static void max_values_2x2(void *arg, int64_t begin, int64_t end) {
+  const max_job *j = arg;
+  const sc_windows *H = &j->dim[1], *W = &j->dim[2];
+  for (int64_t r = begin; r < end; r++) {
+    int64_t h = r % H->n_out, plane = r / H->n_out;
+    const float *restrict x = (const float *)j->x + (plane * H->n_in + H->start[h]) * W->n_in, *restrict below = x + W->n_in;
+    float *restrict y = (float *)j->y + r * W->n_out;
+    for (int64_t w = 0; w < W->n_out; w++) {
+      float a = x[2 * w], b = x[2 * w + 1], c = below[2 * w], d = below[2 * w + 1], best = a;
+      best = (b > best) | (b != b) ? b : best;
+      best = (c > best) | (c != c) ? c : best;
+      y[w] = (d > best) | (d != d) ? d : best;
     }
   }
 }
@@ -167,5 +184,6 @@ void sc__max_windows(sc_context *ctx, sc_ctype type, int64_t planes, const sc_wi
   int64_t window = 1;
   for (int i = 0; i < 3; i++) window *= dim[i].n_out ? dim[i].count[dim[i].n_out / 2] : 1;
   bool fast = type == SC_C_F32 && dim[0].n_in == 1 && dim[0].n_out == 1 && pairs(&dim[1]) && pairs(&dim[2]);
-  sc__parallel(ctx, planes * dim[0].n_out * dim[1].n_out, 1, (double)dim[2].n_out * (double)window * 1.0, fast ? max_rows_2x2 : max_rows, &j);
+  sc__parallel(ctx, planes * dim[0].n_out * dim[1].n_out, 1, (double)dim[2].n_out * (double)window * 1.0,
+              !fast ? max_rows : at ? max_rows_2x2 : max_values_2x2, &j);
 }

@@ -20,7 +20,7 @@ void sc__taps_free(sc_context *ctx, sc_taps *t, int n);
 sc_status sc__separable(sc_context *ctx, sc_ctype type, int64_t planes, int nd, const sc_taps *dim, bool adjoint, const void *x, void *y);
 
 /* Max pooling: value and flat position (from `base`) of the largest element of each window; windows start at start[j] and have
-** count[j] elements `dilation` apart, all inside. NaN wins, the first of equal ones is taken. */
+** count[j] elements `dilation` apart, all inside. NaN wins, the first of equal ones is taken. at: NULL when positions are not wanted. */
 typedef struct sc_windows { int64_t n_in, n_out, dilation; const int64_t *start, *count; } sc_windows;
 void sc__max_windows(sc_context *ctx, sc_ctype type, int64_t planes, const sc_windows dim[3], int64_t base, const void *x, void *y, int64_t *at);
 

@@ -182,14 +182,36 @@ static sc_status adaptive_avg(sc_call *c, int nd) {
   return SC_OK;
 }
 
-/* ---- max_windows(x, size, kernel, stride, padding, dilation, dims) -> values, indices ---- */
+/* ---- max_windows(x, size, kernel, stride, padding, dilation, dims) -> values, indices; max_window_values gives the first alone.
+** size: the whole shape of the result. An empty kernel list means adaptive windows. ---- */
 enum { M_SIZE, M_KERNEL, M_STRIDE, M_PADDING, M_DILATION, M_DIMS };
 
+static bool window_fits(const sc_attr *a, int i) {
+  const int64_t *k = a[M_KERNEL].v, *s = a[M_STRIDE].v, *p = a[M_PADDING].v, *d = a[M_DILATION].v;
+  int64_t reach;
+  return k[i] >= 1 && s[i] >= 1 && p[i] >= 0 && d[i] >= 1 && p[i] <= INT32_MAX && sc__mul(a[M_SIZE].v[a[M_SIZE].n - a[M_DIMS].i + i], s[i], &reach) &&
+         sc__mul(k[i], d[i], &reach);
+}
+
 static sc_status max_infer(sc_call *c) {
-  sc__meta_set(&c->meta[0], (sc_dtype)c->in[0]->dtype, c->attr[M_SIZE].n, c->attr[M_SIZE].v);
-  sc__meta_set(&c->meta[1], SC_INT64, c->attr[M_SIZE].n, c->attr[M_SIZE].v);
+  const sc_attr *a = c->attr;
+  const sc_tensor *x = c->in[0];
+  int64_t nd = a[M_DIMS].i;
+  bool adaptive = a[M_KERNEL].n == 0, fits = nd >= 1 && nd <= 3 && a[M_SIZE].n == x->ndim && x->ndim >= nd;
+  fits = fits && (adaptive || (a[M_KERNEL].n == nd && a[M_STRIDE].n == nd && a[M_PADDING].n == nd && a[M_DILATION].n == nd));
+  for (int i = 0; fits && i < x->ndim - nd; i++) fits = a[M_SIZE].v[i] == x->dim[i];
+  for (int i = 0; fits && i < nd; i++) fits = adaptive || window_fits(a, i);
+  if (!fits) return sc__bad_call(c, "the shapes do not belong together");
+  sc__meta_set(&c->meta[0], (sc_dtype)x->dtype, a[M_SIZE].n, a[M_SIZE].v);
+  sc__meta_set(&c->meta[1], SC_INT64, a[M_SIZE].n, a[M_SIZE].v);
   c->n_out = 2;
-  return c->attr[M_SIZE].n == c->in[0]->ndim ? SC_OK : sc__bad_call(c, "the shapes do not belong together");
+  return SC_OK;
+}
+
+static sc_status max_values_infer(sc_call *c) {
+  SC_TRY(max_infer(c));
+  c->n_out = 1;
+  return SC_OK;
 }
 
 static void max_window(const sc_attr *a, int i, int64_t in, int64_t out, int64_t *start, int64_t *count) {
@@ -229,16 +251,17 @@ static sc_status max_run(sc_call *c) {
   sc_status s = sc__work_begin(&w, c, sc__work_dtype((sc_dtype)x->dtype), 0);
   if (s == SC_OK && y->numel)
     sc__max_windows(c->ctx, work_ctype((sc_dtype)x->dtype), sc__product(x->dim, from), dim, c->base, w.in[0]->data, w.out[0]->data,
-                    (int64_t *)c->out[1]->data);
+                    c->n_out > 1 ? (int64_t *)c->out[1]->data : NULL);
   sc__release(c->ctx, table, (size_t)total * 16);
   return sc__work_end(&w, s);
 }
 
 static sc_status emit_max(sc_call *c, const sc_attr *a, bool indices) {
   int n;
-  SC_TRY(sc__emit(c->ctx, sc__op_find(c->ctx, "max_windows"), c->in, 1, a, c->base, c->out, &n));
+  bool alone = !indices && !c->ctx->grad_enabled && !sc__is_symbolic(c->in[0]);     /* graphs keep the public face; passes drop positions */
+  SC_TRY(sc__emit(c->ctx, sc__op_find(c->ctx, alone ? "max_window_values" : "max_windows"), c->in, 1, a, c->base, c->out, &n));
   c->n_out = n;
-  if (!indices) { sc_tensor_release(c->out[1]); c->out[1] = NULL; c->n_out = 1; }
+  if (n > 1 && !indices) { sc_tensor_release(c->out[1]); c->out[1] = NULL; c->n_out = 1; }
   return SC_OK;
 }
 
@@ -390,6 +413,9 @@ const sc_op sc__ops_pool[] = {
   {"max_windows(x, size: int[], kernel: int[], stride: int[], padding: int[], dilation: int[], dims: int) -> values, indices",
    "Largest elements of windows over the last dims and their positions.", SC_OP_INTERNAL, .infer = max_infer, .run = max_run,
    .grad = {"plane_scatter(dy, y2, shape(x), dims)"}},
+  {"max_window_values(x, size: int[], kernel: int[], stride: int[], padding: int[], dilation: int[], dims: int)",
+   "max_windows without positions, where nothing reads them.", SC_OP_INTERNAL, .infer = max_values_infer, .run = max_run,
+   .no_grad = "passes make it, after gradients have been recorded"},
   {"plane_scatter(x, indices, size: int[], dims: int)", "x added into zeros of that size at positions within planes.", SC_OP_INTERNAL,
    .infer = plane_infer, .run = plane_add_run, .grad = {"plane_gather(dy, indices, shape(x), dims)"}},
   {"plane_put(x, indices, size: int[], dims: int)", "x put into zeros of that size at positions within planes; the last of equal positions stays.",
