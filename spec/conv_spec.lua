@@ -122,6 +122,44 @@ describe("conv2d", function()
   end)
 end)
 
+describe("direct convolution", function()
+  -- batch, groups, channels of a group in and out, height, width, kernel, padding, dilation: channels that fill no, one or several
+  -- vectors; rows shorter and longer than a tile, images with and without padding
+  local SHAPES = {
+    { 2, 1, 4, 32, 9, 11, { 3, 3 }, 0, 1 }, { 1, 1, 3, 48, 7, 29, { 5, 3 }, 2, 1 }, { 2, 2, 8, 16, 6, 5, { 3, 3 }, 1, 1 },
+    { 3, 1, 5, 17, 8, 33, { 3, 3 }, 2, 2 }, { 1, 3, 6, 33, 5, 3, { 2, 4 }, 3, 1 }, { 2, 1, 33, 40, 4, 16, { 1, 3 }, 1, 1 },
+  }
+  for i, s in ipairs(SHAPES) do
+    it("of shape " .. i .. " is what float64 gives, with the same bits on several threads, in graphs and in slices", function()
+      local n, g, c, o, options = s[1], s[2], s[3], s[4], { padding = s[8], dilation = s[9], groups = s[2] }
+      local x = sc.randn(n, g * c, s[5], s[6]):requires_grad_(true)
+      local w, b = sc.randn(g * o, c, s[7][1], s[7][2]):requires_grad_(true), sc.randn(g * o)
+      local function both(x_, w_, b_, dy)
+        local y = F.conv2d(x_, w_, b_, options)
+        local dx, dw = sc.grad(y, { x_, w_ }, { grad_outputs = dy or sc.ones_like(y) })
+        return y:detach(), dx, dw
+      end
+      local threads = sc.get_num_threads()
+      sc.set_num_threads(1)
+      local one = { both(x, w, b) }
+      sc.set_num_threads(3)
+      local three = { both(x, w, b) }
+      local f = sc.compile(function(t) return sc.no_grad(function() return F.conv2d(t, w, b, options):relu() end) end)
+      local y = f(x:detach())
+      local job = f.last:start(x:detach())
+      while not job:advance(20) do end
+      sc.set_num_threads(threads)
+      local exact = { both(x:detach():double():requires_grad_(true), w:detach():double():requires_grad_(true), b:double()) }
+      for k = 1, 3 do
+        assert.is_true(((one[k]:double() - exact[k]):abs():max() / exact[k]:abs():max()):item() < 3e-6)
+        if k < 3 then assert.is_true(sc.equal(one[k], three[k])) end
+      end
+      assert.is_true(sc.equal(y, one[1]:relu()))
+      assert.is_true(sc.equal(job:result(), y))
+    end)
+  end
+end)
+
 describe("conv_transpose2d", function()
   it("is the adjoint of conv2d", function()
     local w = sc.randn({ 4, 3, 3, 3 }, { dtype = "float64" })

@@ -16,6 +16,8 @@ local low = sc.tensor { { true, false, false }, { true, true, false }, { true, t
 local weights = sc.tensor { { { { 1.0, -1.0 }, { 0.5, 2.0 } } }, { { { 0.25, 0.0 }, { 3.0, -0.5 } } } }
 local image = sc.arange(9):reshape(1, 1, 3, 3):float() / 4
 
+local MAXIMA = "max_windows(x, dilation=[1 1], dims=2, kernel=[2 2], padding=[0 0], size=[1 1 1 1], stride=[2 2])"
+
 --- { what, function, its arguments, the recording, the rewritten graph }
 local ROWS = {
   { "times one", function(a) return (a * 1):exp() end, { x }, "exp(mul(x, 1))", "exp(x)" },
@@ -45,6 +47,12 @@ local ROWS = {
   { "random numbers are not the same thing", function(a) return sc.rand_like(a) * sc.rand_like(a) end, { x },
     "mul(rand_like(x, requires_grad=false), rand_like(x, requires_grad=false))", "mul(rand_like(x, requires_grad=false), rand_like(x, requires_grad=false))" },
   { "relu twice", function(a) return a:relu():relu() end, { x }, "relu(relu(x))", "relu(x)" },
+  { "positions of maxima that nobody reads", function(a) return F.max_pool2d(a, 2) end, { image },
+    MAXIMA,
+    "max_window_values" .. MAXIMA:sub(12) },
+  { "positions of maxima that are read stay", function(a) return F.max_pool2d(a, 2, { return_indices = true }) end, { image },
+    MAXIMA .. "; " .. MAXIMA .. "#2",
+    MAXIMA .. "; " .. MAXIMA .. "#2" },
   { "the larger of the same", function(a) return a:maximum(a):exp() end, { x }, "exp(maximum(x, x))", "exp(x)" },
   { "a choice between the same", function(a, b) return sc.where(a:gt(0), b, b):exp() end, { x, y }, "exp(where(gt(x, 0), y, y))", "exp(y)" },
   { "a choice that broadcasts stays", function(a, b) return sc.where(b, a, a):exp() end, { sc.tensor { 1.0 }, flags },

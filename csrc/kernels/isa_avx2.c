@@ -26,6 +26,7 @@
 #define SKINNY_LANES 8
 #define SKINNY_K 384
 #include "skinny_stamp.h"
+#include "lanes_stamp.h"
 #include "random_stamp.h"
 #define CHAIN_V 8
 #define CHAIN_LANES 8

@@ -25,6 +25,7 @@
 #define SKINNY_LANES 16
 #define SKINNY_K 224
 #include "skinny_stamp.h"
+#include "lanes_stamp.h"
 #include "random_stamp.h"
 #define CHAIN_V 8
 #define CHAIN_LANES 16

@@ -3,7 +3,10 @@
 ** The image is copied once into a padded plane whose rows have the pitch of the padded width. In it every tap of the kernel is a constant
 ** offset, also from one output row to the next, so the plane is treated as one long row and tiles run across row ends; the few
 ** results that fall between rows are dropped when a tile is copied out. Against im2col this saves writing and packing the columns,
-** k[0] k[1] k[2] times the image. The adjoint to the input is the same with the weights turned round. */
+** k[0] k[1] k[2] times the image. The adjoint to the input is the same with the weights turned round.
+**
+** Where the channels fill vectors better than positions fill tiles (narrow images, few rows of a tile left over) they lie in the lanes instead
+** (lanes_stamp.h), and an image without padding is read where it lies. Both add up each result in the same order. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
 #endif
@@ -14,9 +17,10 @@
 extern const sc_tile sc__tile_base;
 #if defined(__x86_64__)
 extern const sc_tile sc__tile_avx2, sc__tile_avx512;
+extern const sc_lanes sc__lanes_avx2, sc__lanes_avx512;
 #endif
 
-enum { SLACK = 64, MAX_TILE = 16 * 64 };
+enum { SLACK = 64, MAX_TILE = 16 * 64, LANES_HELD = 64, MAX_LANES = 32 };   /* LANES_HELD: positions computed before they are turned round */
 
 const sc_tile *sc__tile(sc_isa isa) {
 #if defined(__x86_64__)
@@ -27,16 +31,27 @@ const sc_tile *sc__tile(sc_isa isa) {
   return &sc__tile_base;
 }
 
+/* NULL: there are none. */
+static const sc_lanes *lanes(sc_isa isa) {
+#if defined(__x86_64__)
+  if (isa == SC_ISA_AVX512) return &sc__lanes_avx512;
+  if (isa == SC_ISA_AVX2) return &sc__lanes_avx2;
+#endif
+  (void)isa;
+  return NULL;
+}
+
 /* ---- direct convolution ---- */
 
 /* One convolution of stride 1 in terms of planes: C planes in, O planes out, w [O, C, taps] read by `w_at`. */
 typedef struct direct {
   sc_context *ctx;
   const sc_tile *k;
+  const sc_lanes *lanes;                 /* NULL: positions in the lanes */
   int64_t N, G, C, O, taps, span;        /* span: positions from the first result to the last, across row ends */
   int64_t in[3], out[3], pad[3], pitch[3], plane, image, y_plane;   /* pitch: sizes of the padded plane */
   const int64_t *offset;                 /* [C * taps] */
-  const float *packed, *x, *bias;        /* packed [G, blocks, C * taps, mr] */
+  const float *packed, *x, *bias;        /* packed [G, blocks, C * taps, mr], or 2 vectors instead of mr */
   float *y, *padded;
   const sc_epilogue *then;
   int64_t blocks, slots, units;
@@ -129,8 +144,41 @@ static void tile_columns(const direct *d, int64_t n, int64_t g, const float *roo
   }
 }
 
+/* ---- channels in the lanes ---- */
+
+static bool padded(const direct *d) { return d->pad[0] || d->pad[1] || d->pad[2] || d->plane != d->image; }
+
+/* Output rows [begin, end) of a block of channels: a row in tiles of nearly equal length, so many held until they are worth turning round. */
+static void lanes_rows(const direct *d, int64_t n, int64_t g, int64_t block, int64_t begin, int64_t end, const float *image) {
+  int64_t W = 2 * d->lanes->lanes, K = d->C * d->taps, o = block * W, channels = d->O - o < W ? d->O - o : W, parts = (d->out[2] + d->lanes->most - 1) / d->lanes->most;
+  const float *w = d->packed + (g * d->blocks + block) * K * W;
+  float bias[MAX_LANES] = {0}, tile[(LANES_HELD + 16) * MAX_LANES], *y = d->y + ((n * d->G + g) * d->O + o) * d->y_plane + begin * d->out[2];
+  if (d->bias) memcpy(bias, d->bias + g * d->O + o, (size_t)channels * sizeof(float));
+  if (channels <= d->lanes->lanes) memset(tile, 0, sizeof tile);       /* second vectors that no tile writes, but `then` reads */
+  int64_t held = 0;
+  for (int64_t r = begin; r < end; r++) {
+    const float *row = image + (r / d->out[1] * d->pitch[1] + r % d->out[1]) * d->pitch[2];
+    for (int64_t p = 0; p < parts; p++) {
+      int64_t from = d->out[2] * p / parts, m = d->out[2] * (p + 1) / parts - from;
+      d->lanes->tile[m - 1](channels > d->lanes->lanes, K, w, row + from, d->offset, bias, tile + held * W);
+      held += m;
+      if (held < LANES_HELD && (r + 1 < end || p + 1 < parts)) continue;
+      if (d->then) sc__epilogue(d->then, held * W, tile);
+      d->lanes->spread(held, channels, tile, y, d->y_plane);
+      y += held;
+      held = 0;
+    }
+  }
+}
+
 /* One image and group. A single output channel (depth-wise) goes row by row. */
 static void whole_image(const direct *d, int64_t n, int64_t g, float *room) {
+  if (d->lanes) {
+    const float *x = d->x + (n * d->G + g) * d->C * d->image;
+    if (padded(d)) { pad_image(d, x, room); x = room; }
+    for (int64_t b = 0; b < d->blocks; b++) lanes_rows(d, n, g, b, 0, d->out[0] * d->out[1], x);
+    return;
+  }
   pad_image(d, d->x + (n * d->G + g) * d->C * d->image, room);
   if (d->O > 1) {
     tile_columns(d, n, g, room);
@@ -157,6 +205,12 @@ static void tile_pieces(void *arg, int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; t++) tile_column(d, d->image_now / d->G, d->image_now % d->G, t * d->k->nr, d->padded);
 }
 
+static void lanes_pieces(void *arg, int64_t begin, int64_t end) {
+  const direct *d = arg;
+  const float *x = padded(d) ? d->padded : d->x + d->image_now * d->C * d->image;
+  for (int64_t b = 0; b < d->blocks; b++) lanes_rows(d, d->image_now / d->G, d->image_now % d->G, b, begin, end, x);
+}
+
 static void finish_pieces(void *arg, int64_t begin, int64_t end) {
   const direct *d = arg;
   for (int64_t o = begin; o < end; o++) sc__epilogue(d->then, d->y_plane, d->y + (d->image_now * d->O + o) * d->y_plane);
@@ -166,7 +220,8 @@ static sc_status run(direct *d) {
   int64_t threads = d->ctx->threads, images = d->N * d->G;
   d->slots = images >= threads && !d->ctx->slice ? threads : 1;
   if (images > 4 * threads && threads > 1 && !d->ctx->slice) d->slots = 4 * threads;
-  d->slot_floats = (size_t)(d->C * d->plane + d->out[2] + 6 * SLACK + 4 * d->k->nr);
+  if (d->lanes && !padded(d)) d->slot_floats = SLACK;
+  else d->slot_floats = (size_t)(d->C * d->plane + d->out[2] + 6 * SLACK + 4 * d->k->nr);
   size_t bytes = d->slot_floats * sizeof(float) * (size_t)d->slots;
   d->padded = sc__alloc(d->ctx, bytes);
   if (!d->padded) return sc__no_memory(d->ctx, bytes);
@@ -178,7 +233,12 @@ static sc_status run(direct *d) {
       sc__slice_look(d->ctx, 0);
       if (sc__slice_dropping(d->ctx)) break;
       if (d->O == 1) { whole_image(d, d->image_now / d->G, d->image_now % d->G, d->padded); continue; }
-      pad_image(d, d->x + d->image_now * d->C * d->image, d->padded);
+      if (!d->lanes || padded(d)) pad_image(d, d->x + d->image_now * d->C * d->image, d->padded);
+      if (d->lanes) {
+        int64_t rows = d->out[0] * d->out[1];
+        sc__parallel(d->ctx, rows, 1, flops / (double)rows * 0.015, lanes_pieces, d);
+        continue;
+      }
       int64_t tiles = (d->span + d->k->nr - 1) / d->k->nr;
       sc__parallel(d->ctx, tiles, 1, flops / (double)tiles * 0.015, tile_pieces, d);
       if (d->then) sc__parallel(d->ctx, d->O, 1, (double)d->y_plane * d->then->cost, finish_pieces, d);
@@ -186,6 +246,16 @@ static sc_status run(direct *d) {
   }
   sc__release(d->ctx, d->padded, bytes);
   return SC_OK;
+}
+
+/* Channels of a block of packed weights. */
+static int64_t block_rows(const direct *d) { return d->lanes ? 2 * d->lanes->lanes : d->O > 1 ? d->k->mr : 1; }
+
+/* Less is computed in vain with channels in the lanes than with positions there. */
+static bool lanes_pay(const direct *d, const sc_lanes *l) {
+  double tiles = (double)((d->span + d->k->nr - 1) / d->k->nr * d->k->nr) * (double)((d->O + d->k->mr - 1) / d->k->mr * d->k->mr);
+  double channels = (double)d->y_plane * (double)((d->O + l->lanes - 1) / l->lanes * l->lanes);
+  return d->O > 1 && d->out[2] >= 3 && channels <= tiles;
 }
 
 /* Fills what follows from the sizes; offsets and packed weights in one block of *bytes (to be released). */
@@ -202,7 +272,9 @@ static sc_status prepare(direct *d, const sc_conv *p, const int64_t *in, const i
     d->y_plane *= out[i];
   }
   d->span = ((out[0] - 1) * d->pitch[1] + out[1] - 1) * d->pitch[2] + out[2];
-  int64_t mr = d->O > 1 ? d->k->mr : 1, K = d->C * d->taps;
+  const sc_lanes *l = lanes(d->ctx->isa);
+  if (l && lanes_pay(d, l)) d->lanes = l;
+  int64_t mr = block_rows(d), K = d->C * d->taps;
   d->blocks = (d->O + mr - 1) / mr;
   *bytes = (size_t)K * 8 + (size_t)(d->G * d->blocks * K * mr) * 4 + 64;
   *block = sc__alloc_zero(d->ctx, *bytes);
@@ -223,9 +295,12 @@ sc_status sc__direct_forward(sc_context *ctx, const sc_conv *p, const float *x, 
   void *block;
   size_t bytes;
   SC_TRY(prepare(&d, p, p->in, p->out, p->pad, &block, &bytes));
-  int64_t K = d.C * d.taps, mr = d.O > 1 ? d.k->mr : 1;
+  int64_t K = d.C * d.taps, mr = block_rows(&d);
   float *to = (float *)d.packed;
-  for (int64_t g = 0; g < d.G; g++)
+  for (int64_t g = 0; g < d.G && d.lanes; g++)
+    for (int64_t b = 0; b < d.blocks; b++)
+      d.lanes->pack(K, d.O - b * mr < mr ? d.O - b * mr : mr, w + (g * d.O + b * mr) * K, to + (g * d.blocks + b) * K * mr);
+  for (int64_t g = 0; g < d.G && !d.lanes; g++)
     for (int64_t o = 0; o < d.O; o++)
       for (int64_t k = 0; k < K; k++) to[((g * d.blocks + o / mr) * K + k) * mr + o % mr] = w[(g * d.O + o) * K + k];
   sc_status s = run(&d);
@@ -240,7 +315,7 @@ sc_status sc__direct_input(sc_context *ctx, const sc_conv *p, const float *dy, c
   void *block;
   size_t bytes;
   SC_TRY(prepare(&d, p, p->out, p->in, pad, &block, &bytes));
-  int64_t K = d.C * d.taps, mr = d.O > 1 ? d.k->mr : 1;
+  int64_t K = d.C * d.taps, mr = block_rows(&d);
   float *to = (float *)d.packed;
   for (int64_t g = 0; g < d.G; g++)
     for (int64_t o = 0; o < d.O; o++)                      /* an input channel of the convolution */

@@ -14,6 +14,16 @@ typedef struct sc_tile {
 } sc_tile;
 const sc_tile *sc__tile(sc_isa isa);
 
+/* Channels in the lanes of vectors, see lanes_stamp.h; not for every instruction set. A panel of weights is [K, 2 vectors]. */
+typedef struct sc_lanes {
+  int most, lanes;                       /* positions of a tile at the most; floats of a vector */
+  /* [positions - 1]: out [positions, 2 vectors] = bias + sum over k of x[offset[k] + position] * w[k]; wide: both vectors, else the first */
+  void (*tile[14])(bool wide, int64_t K, const float *w, const float *x, const int64_t *offset, const float *bias, float *out);
+  /* y[channel * plane + i] = tile[i, channel]; the tile has room for n rounded up to 4 */
+  void (*spread)(int64_t n, int64_t channels, const float *tile, float *y, int64_t plane);
+  void (*pack)(int64_t K, int64_t n, const float *w, float *panel);      /* of n rows of w [n, K] */
+} sc_lanes;
+
 /* Whether the direct kernel does the convolution (float32, stride 1); then forward and to the input. May fail. */
 bool sc__direct_fits(const sc_conv *p);
 sc_status sc__direct_forward(sc_context *ctx, const sc_conv *p, const float *x, const float *w, const float *bias, float *y);
