@@ -90,16 +90,35 @@ describe("a compiled function", function()
     assert.equal(before, sc.stats().allocations)
   end)
 
-  it("refuses to read a value, naming the line", function()
-    local f = sc.compile(function(x)
-      if x:sum():item() > 0 then return x end
-      return -x
+  for what, read in pairs { item = function(x) return x:sum():item() end, totable = function(x) return #x:totable() end, tostring = tostring } do
+    it("refuses to read a value, naming the line: " .. what, function()
+      local f = sc.compile(function(x)
+        if read(x) then return x end
+        return -x
+      end)
+      local ok, err = pcall(f, sc.tensor { 1.0 })
+      assert.is_false(ok)
+      assert.truthy(err:find("compile_spec.lua:%d+: " .. what), err)
+      assert.is_false(sc.core.is_tracing())
     end)
-    local ok, err = pcall(f, sc.tensor { 1.0 })
-    assert.is_false(ok)
-    assert.truthy(err:find("compile_spec.lua:%d+: item"), err)
-    assert.is_false(sc.core.is_tracing())
-  end)
+  end
+
+  local g = sc.Generator(1)
+  for what, call in pairs { manual_seed = function() sc.manual_seed(1) end, get_rng_state = sc.get_rng_state, Generator = function() sc.Generator(2) end,
+    set_rng_state = function() sc.set_rng_state(("x"):rep(16)) end, ["generator:manual_seed"] = function() g:manual_seed(2) end,
+    ["generator:get_state"] = function() g:get_state() end, ["generator:set_state"] = function() g:set_state(("x"):rep(16)) end } do
+    it("refuses what would happen once, when it is traced: " .. what, function()
+      local before = g:get_state():tostring_bytes() .. sc.get_rng_state():tostring_bytes()
+      local f = sc.compile(function()
+        call()
+        return sc.rand(3)
+      end)
+      local ok, err = pcall(f)
+      assert.is_false(ok)
+      assert.truthy(err:find("compile_spec.lua:%d+: " .. what:match("%w*_?%w*_?%w+$") .. ": would happen once"), err)
+      assert.equal(before, g:get_state():tostring_bytes() .. sc.get_rng_state():tostring_bytes())
+    end)
+  end
 
   it("traces again when something it captures changes", function()
     local scale = 2.0

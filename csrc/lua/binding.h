@@ -69,6 +69,8 @@ static inline void sc__set_now(lua_State *L, binding *b) { if (b->now != L || b-
 int sc__raise(lua_State *L, binding *b);
 /* Raises a message at the user's line. */
 int sc__raise_text(lua_State *L, binding *b, const char *format, ...);
+/* Refuses, while a function is traced, what would not be in its graph: seeds and states of random numbers. */
+void sc__outside_traces(lua_State *L, binding *b, const char *what);
 static inline void sc__check(lua_State *L, binding *b, sc_status s) { if (s != SC_OK) sc__raise(L, b); }
 
 /* The tensor at that place, borrowed; NULL when it is something else. Raises for a freed one. */

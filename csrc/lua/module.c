@@ -198,7 +198,13 @@ static int set_inside(lua_State *L) {
   return 0;
 }
 
-static int manual_seed(lua_State *L) { sc_seed(sc__binding(L)->ctx, (uint64_t)luaL_checkinteger(L, 1)); return 0; }
+static int manual_seed(lua_State *L) {
+  binding *b = sc__binding(L);
+  uint64_t seed = (uint64_t)luaL_checkinteger(L, 1);
+  sc__outside_traces(L, b, "manual_seed");
+  sc_seed(b->ctx, seed);
+  return 0;
+}
 static int set_num_threads(lua_State *L) {
   binding *b = sc__binding(L);
   lua_Integer n = luaL_checkinteger(L, 1);

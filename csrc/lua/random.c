@@ -6,6 +6,10 @@
 
 static const char META[] = "sconce.Generator";
 
+void sc__outside_traces(lua_State *L, binding *b, const char *what) {
+  if (b->ctx->tracing) sc__raise_text(L, b, "%s: would happen once, while the function is traced, and not when its graph runs: do it outside of it", what);
+}
+
 static void put(const sc_generator *g, uint8_t *state) {
   for (int i = 0; i < 8; i++) {
     state[i] = (uint8_t)(g->seed >> 8 * i);
@@ -50,13 +54,25 @@ static uint64_t read_seed(lua_State *L, binding *b, int at, const char *what) {
 }
 
 /* The context's own generator, or the one at 1. */
-static int get_rng_state(lua_State *L) { binding *b = sc__binding(L); sc__enter(L, b); return push_state(L, b, &b->ctx->rng); }
-static int set_rng_state(lua_State *L) { binding *b = sc__binding(L); sc__enter(L, b); read_state(L, b, 1, "set_rng_state", &b->ctx->rng); return 0; }
+static int get_rng_state(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc__outside_traces(L, b, "get_rng_state");
+  return push_state(L, b, &b->ctx->rng);
+}
+static int set_rng_state(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc__enter(L, b);
+  sc__outside_traces(L, b, "set_rng_state");
+  read_state(L, b, 1, "set_rng_state", &b->ctx->rng);
+  return 0;
+}
 static int initial_seed(lua_State *L) { lua_pushinteger(L, (lua_Integer)sc__binding(L)->ctx->rng.seed); return 1; }
 
 static int generator_new(lua_State *L) {
   binding *b = sc__binding(L);
   sc__enter(L, b);
+  sc__outside_traces(L, b, "Generator");
   uint64_t seed = lua_isnoneornil(L, 1) ? 0 : read_seed(L, b, 1, "Generator");
   sc_generator *g = lua_newuserdatauv(L, sizeof *g, 0);
   *g = (sc_generator){seed, 0};
@@ -67,11 +83,13 @@ static int generator_new(lua_State *L) {
 static int generator_get_state(lua_State *L) {
   binding *b = sc__binding(L);
   sc__enter(L, b);
+  sc__outside_traces(L, b, "get_state");
   return push_state(L, b, luaL_checkudata(L, 1, META));
 }
 static int generator_set_state(lua_State *L) {
   binding *b = sc__binding(L);
   sc__enter(L, b);
+  sc__outside_traces(L, b, "set_state");
   read_state(L, b, 2, "set_state", luaL_checkudata(L, 1, META));
   lua_settop(L, 1);
   return 1;
@@ -79,6 +97,7 @@ static int generator_set_state(lua_State *L) {
 static int generator_manual_seed(lua_State *L) {
   binding *b = sc__binding(L);
   sc__enter(L, b);
+  sc__outside_traces(L, b, "manual_seed");
   sc_generator *g = luaL_checkudata(L, 1, META);
   *g = (sc_generator){read_seed(L, b, 2, "manual_seed"), 0};
   lua_settop(L, 1);

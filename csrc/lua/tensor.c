@@ -450,6 +450,7 @@ static int text(lua_State *L) {
   sc_edge e = {NULL, 0};
   luaL_Buffer buffer;
   if (!t) { lua_pushliteral(L, "tensor(freed)"); return 1; }
+  if (!t->storage && b->ctx->tracing) with_data(L, b, "tostring");
   if (t->flags & SC_T_REQUIRES) snprintf(more, sizeof more, "requires_grad=true");
   else if (t->ad) {
     sc__check(L, b, sc__edge_of(t, &e));

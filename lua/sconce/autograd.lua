@@ -213,6 +213,15 @@ local function tensors_in(list)
   return out, at
 end
 
+--- In a graph the results as they were recorded are differentiated: what runs again there would draw other random numbers, and
+--- a graph keeps no history whose memory could be saved.
+local function differentiate(ctx, ...)
+  local outputs, dys = {}, {}
+  for i in ipairs(ctx.places) do outputs[i], dys[i] = ctx.outputs[i], (select(i, ...)) end
+  return core.grad(outputs, ctx.inputs, { grad_outputs = dys, create_graph = core.is_grad_enabled(), retain_graph = true, allow_unused = true,
+    cut = true })
+end
+
 local function replay(ctx, ...)
   local args, inputs = own_arguments(ctx.args, core.is_grad_enabled())
   for _, t in ipairs(ctx.captured) do inputs[#inputs + 1] = t end
@@ -235,8 +244,11 @@ end
 function sc.checkpoint(fn, ...)
   fault.expect("checkpoint", "argument 1 (fn)", "function", fn)
   if not core.is_grad_enabled() then return fn(...) end
-  local ctx = setmetatable({ fn = fn, args = table.pack(...), rng = sc.get_rng_state() }, Context)
-  local args, inputs, at = own_arguments(ctx.args)
+  local given = table.pack(...)
+  local in_graph = core.is_tracing()
+  for i = 1, given.n do in_graph = in_graph or core.is_tensor(given[i]) and core.is_symbolic(given[i]) end
+  local ctx = setmetatable({ fn = fn, args = given, rng = not in_graph and sc.get_rng_state() or nil }, Context)
+  local args, inputs, at = own_arguments(ctx.args, in_graph)
   local since = core.sequence()
   local results = table.pack(fn(table.unpack(args, 1, args.n)))
   local outputs, places = tensors_in(results)
@@ -247,8 +259,12 @@ function sc.checkpoint(fn, ...)
   for _, t in ipairs(ctx.captured) do
     tensors[#tensors + 1], slots[#slots + 1], needs[#needs + 1] = t, #slots + 1, true
   end
+  if in_graph then
+    ctx.outputs, ctx.inputs = outputs, inputs
+    for _, t in ipairs(ctx.captured) do inputs[#inputs + 1] = t end
+  end
   for _, place in ipairs(places) do results[place] = results[place]:detach() end
-  core.record_custom({ backward = replay, ctx = ctx, n = #tensors, at = slots, needs = needs }, tensors, results, places)
+  core.record_custom({ backward = in_graph and differentiate or replay, ctx = ctx, n = #tensors, at = slots, needs = needs }, tensors, results, places)
   return table.unpack(results, 1, results.n)
 end
 
