@@ -121,6 +121,7 @@ struct sc_context {
   const struct sc_opinfo *speaker;   /* ops: the public op, defined over others, that is running: messages speak of it (emit.c) */
   uint64_t sequence;            /* of tape nodes */
   sc_isa isa;                   /* what the processor can do */
+  double branches_from;         /* graph: nanoseconds that branches have to save to run beside each other; 0: as measured (tests) */
   bool grad_enabled, anomaly, check_graphs;   /* check_graphs: verify graphs after every pass */
   uint8_t index_base;           /* 1 while called from Lua: for index values and messages */
 };
@@ -163,6 +164,11 @@ typedef void (*sc_range_fn)(void *arg, int64_t begin, int64_t end);
 ** the range is run piece by piece, and the call may last over many slices. */
 void sc__parallel(sc_context *ctx, int64_t n, int64_t grain, double cost, sc_range_fn fn, void *arg);
 bool sc__in_worker(void);
+/* Calls fn for each of [0, n), on several threads at once. Ranges inside are not given to other threads, but cut as they would be, so that all
+** bits are the same as when the calls are made one after another. Not from inside of a piece or under a clock. */
+void sc__beside(sc_context *ctx, int64_t n, sc_range_fn fn, void *arg);
+/* Where this thread's messages go, of 1024 bytes, instead of into the context; NULL: into the context. */
+void sc__errors_to(char *text);
 /* Threads that work together in sc__parallel, the caller included; starts the pool. */
 int sc__thread_count(sc_context *ctx);
 void sc__workers_free(sc_context *ctx);

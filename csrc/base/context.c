@@ -252,12 +252,17 @@ void sc_set_memory_limit(sc_context *ctx, size_t bytes) { ctx->limit = bytes; }
 void sc_seed(sc_context *ctx, uint64_t seed) { ctx->rng = (sc_generator){seed, 0}; }
 const char *sc_error(const sc_context *ctx) { return ctx->error; }
 
+static _Thread_local char *errors_to;
+
+void sc__errors_to(char *text) { errors_to = text; }
+
 sc_status sc__fail(sc_context *ctx, sc_status status, const char *format, ...) {
   va_list ap;
+  char *text = errors_to ? errors_to : ctx->error;
   va_start(ap, format);
-  vsnprintf(ctx->error, sizeof ctx->error, format, ap);
+  vsnprintf(text, sizeof ctx->error, format, ap);
   va_end(ap);
-  sc__tame(ctx->error);
+  sc__tame(text);
   return status;
 }
 

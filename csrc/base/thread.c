@@ -33,7 +33,7 @@ struct sc_workers {
   atomic_int active;            /* workers that have joined in and not finished; changed with the mutex */
 };
 
-static _Thread_local bool in_worker;
+static _Thread_local bool in_worker, beside;      /* beside: in a call of sc__beside, not in a piece of a range inside of it */
 
 /* Not to be inlined: a slice may go on on another thread, whose own flag it is then. */
 __attribute__((noinline)) bool sc__in_worker(void) { return in_worker; }
@@ -215,9 +215,41 @@ static void run_pieces(sc_context *ctx, int64_t n, int64_t grain, double cost, b
   }
 }
 
+/* Inside of sc__beside: the pieces that the pool would have been given, one after another. */
+static void run_cut(sc_context *ctx, int64_t n, int64_t grain, sc_range_fn fn, void *arg) {
+  int64_t pieces = (int64_t)(ctx->parallel_for || !ctx->workers ? ctx->threads : ctx->workers->n + 1) * 4, piece = rounded((n + pieces - 1) / pieces, grain);
+  beside = false;
+  for (int64_t b = 0; b < n; b += piece) fn(arg, b, n - b < piece ? n : b + piece);
+  beside = true;
+}
+
+typedef struct calls { sc_range_fn fn; void *arg; } calls;
+
+static void one_call(void *arg, int64_t begin, int64_t end) {
+  const calls *c = arg;
+  bool was = beside;
+  beside = true;
+  for (int64_t i = begin; i < end; i++) c->fn(c->arg, i, i + 1);
+  beside = was;
+}
+
+void sc__beside(sc_context *ctx, int64_t n, sc_range_fn fn, void *arg) {
+  calls c = {fn, arg};
+  sc_workers *w = ctx->parallel_for ? NULL : pool(ctx);
+  if (ctx->parallel_for) {
+    hosted h = {one_call, &c, 0, n, 1};
+    ctx->parallel_for(ctx->parallel_user, n, hosted_piece, &h);
+  } else if (w) {
+    spread(w, 0, n, 1, one_call, &c);
+  } else {
+    for (int64_t i = 0; i < n; i++) fn(arg, i, i + 1);
+  }
+}
+
 void sc__parallel(sc_context *ctx, int64_t n, int64_t grain, double cost, sc_range_fn fn, void *arg) {
   if (n <= 0) return;
   bool alone = ctx->threads <= 1 || n <= grain || (double)n * cost < SERIAL_BELOW || in_worker;
-  if (SC_UNLIKELY(ctx->slice != NULL) && !sc__in_worker() && n > grain) run_pieces(ctx, n, grain, cost, alone, fn, arg);
+  if (SC_UNLIKELY(beside) && ctx->threads > 1 && n > grain && (double)n * cost >= SERIAL_BELOW) run_cut(ctx, n, grain, fn, arg);
+  else if (SC_UNLIKELY(ctx->slice != NULL) && !sc__in_worker() && n > grain) run_pieces(ctx, n, grain, cost, alone, fn, arg);
   else run_range(ctx, 0, n, grain, alone, fn, arg);
 }

@@ -144,7 +144,7 @@ void sc__graph_cut(sc_graph *g, const sc_graph_mark *m);                /* forge
 
 /* ---- passes. Rewrites make a new graph (rewrite.c); the others mark nodes they have made needless, or merge values (passes.c). ---- */
 enum {
-  SC_PASS_CSE = 1, SC_PASS_DCE = 2, SC_PASS_FUSE = 4, SC_PASS_REUSE = 8,
+  SC_PASS_CSE = 1, SC_PASS_DCE = 2, SC_PASS_FUSE = 4, SC_PASS_REUSE = 8, SC_PASS_BRANCHES = 16,
   SC_PASS_FOLD = 0x100, SC_PASS_ALGEBRA = 0x200, SC_PASS_IDIOMS = 0x400, SC_PASS_NORMS = 0x800, SC_PASS_EPILOGUES = 0x1000,
   SC_PASS_REWRITES = 0x1f00,
   SC_PASS_ROUNDING = 0x8000,     /* rewrites may change rounding */
@@ -216,6 +216,7 @@ int64_t sc__plan_longest(const sc_plan *p, int i);
 void sc__plan_pieces(const sc_plan *p, int64_t *longest, int64_t *updates);
 size_t sc__plan_bytes(const sc_plan *p);
 int sc__plan_steps(const sc_plan *p);
+int sc__plan_branches(const sc_plan *p);               /* of steps that may run beside each other, in all */
 int sc__plan_nodes(const sc_plan *p);                  /* that passes have left */
 
 #endif

@@ -6,6 +6,9 @@
 ** pointwise ops are), of tile programs sc__tiles_over. The two roots then are one *lot*, which lives from the first's beginning to the
 ** last's end. A lot that ends in an output lies in that output's new memory from the start and needs no place in the arena.
 **
+** Steps of different branches of a region (branches.c) have no order. What is touched inside of one and elsewhere, or by several of its branches,
+** is held as long as the region lasts; what lives inside of one branch, as long as that says, beside all of the other branches.
+**
 ** Lots are placed largest first, each at the lowest place that is free during its life. Lots live longer than roots, so rarely they fit
 ** worse; then every root is placed by itself. */
 #include "plan.h"
@@ -15,6 +18,7 @@
 typedef struct life {
   int32_t root, first, last;
   int32_t lot;                   /* the life whose place it has: itself, unless it took over another one's */
+  int32_t shared;                /* the newest region of which several branches touch it; -1 */
   bool fresh, given;             /* of an output: outside of the arena; its place has been taken over */
   int64_t bytes, at;
 } life;
@@ -36,6 +40,21 @@ static int64_t value_bytes(const sc_value *v) {
 
 /* ---- lives ---- */
 
+/* Steps a and b are in different branches of one region. */
+static bool parted(const sc_plan *p, int a, int b) { return p->step[a].region >= 0 && p->step[a].region == p->step[b].region && p->step[a].branch != p->step[b].branch; }
+
+/* The first (the last) step that may run when s does. */
+static int since(const sc_plan *p, int s) { return p->step[s].region < 0 ? s : p->region[p->step[s].region].first; }
+static int until(const sc_plan *p, int s) { return p->step[s].region < 0 ? s : p->region[p->step[s].region].end - 1; }
+
+/* Whether both hold something at the same time. */
+static bool coexist(const sc_plan *p, const life *x, const life *y) {
+  bool inside = p->step[x->first].branch >= 0 && p->step[x->first].branch == p->step[x->last].branch && p->step[y->first].branch == p->step[x->first].branch &&
+                p->step[y->last].branch == p->step[x->first].branch;
+  if (inside) return y->first <= x->last && x->first <= y->last;
+  return since(p, y->first) <= until(p, x->last) && since(p, x->first) <= until(p, y->last);
+}
+
 static void find_lives(layout *m) {
   const sc_plan *p = m->p;
   for (size_t v = 0; v < p->n_values; v++) {
@@ -43,7 +62,7 @@ static void find_lives(layout *m) {
     m->of[v] = -1;
     if (!p->slot[v] || x->kind != SC_VALUE_RESULT || x->view || p->inside[v]) continue;
     m->of[v] = m->n;
-    m->life[m->n] = (life){.root = (int32_t)v, .first = -1, .last = -1, .lot = m->n, .fresh = is_output_root(p, (int32_t)v),
+    m->life[m->n] = (life){.root = (int32_t)v, .first = -1, .last = -1, .lot = m->n, .shared = -1, .fresh = is_output_root(p, (int32_t)v),
                            .bytes = (value_bytes(x) + 63) / 64 * 64};
     m->n++;
   }
@@ -54,9 +73,11 @@ static void find_lives(layout *m) {
         int32_t l = n->in[i] < 0 ? -1 : m->of[root_of(p, n->in[i])];
         if (l < 0) continue;
         if (m->life[l].first < 0) m->life[l].first = s;
+        else if (parted(p, m->life[l].last, s)) m->life[l].shared = p->step[s].region;
         m->life[l].last = s;
       }
     }
+  for (int i = 0; i < m->n; i++) if (m->life[i].first < 0) m->life[i].first = m->life[i].last = 0;
 }
 
 /* ---- in place ---- */
@@ -112,7 +133,8 @@ static void take_over(layout *m, int s, int32_t result) {
     const sc_graph_node *n = &p->g->node[k];
     for (int i = 0; i < n->n_in; i++) {
       int32_t r = n->in[i] < 0 ? -1 : root_of(p, n->in[i]), o = r < 0 ? -1 : m->of[r], lot = o < 0 ? -1 : lot_of(m, o);
-      if (o < 0 || m->life[o].fresh || m->life[o].last != s || m->life[lot].last != s || m->life[o].first >= s || m->life[o].given || !may_overwrite(p, s, result, r)) continue;
+      if (o < 0 || m->life[o].fresh || m->life[o].last != s || m->life[lot].last != s || m->life[o].first >= s || m->life[o].given ||
+          (m->life[o].shared >= 0 && m->life[o].shared == p->step[s].region) || !may_overwrite(p, s, result, r)) continue;
       m->life[o].given = true;
       if (m->life[l].fresh) {                          /* all of the lot lies in the output's memory */
         m->life[lot].lot = l;
@@ -160,7 +182,7 @@ static int64_t place(layout *m, int32_t *order) {
       moved = false;
       for (int k = 0; k < i; k++) {
         const life *y = &m->life[order[k]];
-        if (y->first > x->last || x->first > y->last || at >= y->at + y->bytes || y->at >= at + x->bytes) continue;
+        if (!coexist(m->p, x, y) || at >= y->at + y->bytes || y->at >= at + x->bytes) continue;
         at = y->at + y->bytes;
         moved = true;
       }
@@ -222,7 +244,7 @@ sc_status sc__lay_out(sc_plan *p) {
 /* ---- the verifier ---- */
 
 /* The steps between which the memory of each root holds something, and where it is: as the headers say. */
-typedef struct held { int32_t root, first, last; const char *at; int64_t bytes; } held;
+typedef struct held { int32_t root, first, last, shared; const char *at; int64_t bytes; } held;
 
 static sc_status overwritten(const sc_plan *p, const held *a, const held *b) {
   const sc_graph_node *x = &p->g->node[p->g->value[a->root].node], *y = &p->g->node[p->g->value[b->root].node];
@@ -244,24 +266,35 @@ sc_status sc__memory_check(sc_plan *p) {
   for (size_t v = 0; v < p->n_values; v++) {
     const sc_value *x = &p->g->value[v];
     if (!p->slot[v] || x->kind != SC_VALUE_RESULT || x->view || p->inside[v]) continue;
-    held e = {.root = (int32_t)v, .first = INT32_MAX, .last = -1, .at = address(p, (int32_t)v), .bytes = value_bytes(x)};
+    held e = {.root = (int32_t)v, .first = INT32_MAX, .last = -1, .shared = -1, .at = address(p, (int32_t)v), .bytes = value_bytes(x)};
     for (int s = 0; s < p->n_steps; s++)
       for (int32_t k = sc__first_of(p, p->step[s].node); k >= 0; k = sc__next_of(p, k))
         for (int i = 0; i < p->g->node[k].n_in + p->g->node[k].n_out; i++) {
           int32_t u = p->g->node[k].in[i];
           if (u < 0 || root_of(p, u) != (int32_t)v) continue;
           if (s < e.first) e.first = s;
+          if (e.last >= 0 && parted(p, e.last, s)) e.shared = p->step[s].region;
           e.last = s;
         }
-    if (is_output_root(p, (int32_t)v)) e.last = p->n_steps;
-    if (e.last >= 0 && e.bytes) h[n++] = e;
+    if (e.last < 0 || !e.bytes) continue;
+    h[n] = e;
+    if (is_output_root(p, (int32_t)v)) h[n].last = p->n_steps;
+    n++;
+    if (e.shared >= 0 && e.shared == p->step[e.first].region) {
+      sc__release(p->ctx, h, room);
+      return sc__fail(p->ctx, SC_EINVAL, "graph check: a branch reads value %d, which another one makes", e.root + 1);
+    }
   }
   sc_status s = SC_OK;
   for (int i = 0; i < n && s == SC_OK; i++)
     for (int k = 0; k < n && s == SC_OK; k++) {
       const held *a = &h[i], *b = &h[k];
-      if (i == k || a->first > b->first || a->last < b->first || a->at >= b->at + b->bytes || b->at >= a->at + a->bytes) continue;
-      bool handed_on = a->last == b->first && a->first < a->last && a->at == b->at && may_overwrite(p, a->last, b->root, a->root);
+      if (i == k || a->first > b->first || a->at >= b->at + b->bytes || b->at >= a->at + a->bytes) continue;
+      bool outlives = a->last >= p->n_steps || b->first >= p->n_steps;
+      if (a->last < b->first && (outlives || p->step[a->last].region < 0 || p->step[a->last].region != p->step[b->first].region ||
+                                 (p->step[a->last].branch == p->step[b->first].branch && a->shared != p->step[b->first].region))) continue;
+      bool handed_on = a->last == b->first && a->first < a->last && a->at == b->at && may_overwrite(p, a->last, b->root, a->root) &&
+                       (p->step[b->first].region < 0 || a->shared != p->step[b->first].region);
       if (!handed_on) s = overwritten(p, a, b);
     }
   sc__release(p->ctx, h, room);

@@ -11,6 +11,7 @@
 const sc_pass_info sc__pass_list[] = {
   {"constants", SC_PASS_FOLD}, {"algebra", SC_PASS_ALGEBRA}, {"idioms", SC_PASS_IDIOMS}, {"norms", SC_PASS_NORMS}, {"epilogues", SC_PASS_EPILOGUES},
   {"common subexpressions", SC_PASS_CSE}, {"dead nodes", SC_PASS_DCE}, {"fusion", SC_PASS_FUSE}, {"reuse", SC_PASS_REUSE},
+  {"branches", SC_PASS_BRANCHES},
 };
 const int sc__pass_list_count = SC_COUNT(sc__pass_list);
 

@@ -37,6 +37,7 @@ void sc__plan_release(sc_plan *p) {
   sc__plan_cancel(p);
   sc__plan_unequip(p);
   unpoint(p);
+  sc__branches_free(p);
   free_steps(p);
   for (size_t v = 0; v < p->n_values && p->slot; v++) sc_tensor_release(p->slot[v]);
   sc__release(ctx, p->slot, (p->n_values + 1) * sizeof *p->slot);
@@ -62,6 +63,7 @@ bool sc__plan_valid(const sc_plan *p) {
 
 size_t sc__plan_bytes(const sc_plan *p) { return p->arena_bytes; }
 int sc__plan_steps(const sc_plan *p) { return p->n_steps; }
+int sc__plan_branches(const sc_plan *p) { return p->n_branches; }
 
 int sc__plan_nodes(const sc_plan *p) {
   int n = 0;
@@ -176,6 +178,7 @@ static sc_status build(sc_plan *p, unsigned passes) {
   SC_TRY(make_headers(p));
   SC_TRY(make_steps(p, passes & SC_PASS_FUSE));
   SC_TRY(sc__schedule(p));
+  SC_TRY(sc__find_branches(p));
   SC_TRY(sc__lay_out(p));
   if (p->ctx->check_graphs) SC_TRY(sc__memory_check(p));
   find_guards(p);
@@ -232,7 +235,8 @@ sc_status sc__plan_infer(sc_plan *p, int i, sc_meta *meta) {
   return status == SC_OK ? SC_OK : sc__located(p, s->node, status);
 }
 
-static sc_status run_step(sc_plan *p, sc__step *s, sc_meta *meta) {
+sc_status sc__run_step(sc_plan *p, int i, sc_meta *meta) {
+  sc__step *s = &p->step[i];
   if (s->tiles) { sc__tiles_run(p->ctx, s->tiles); return SC_OK; }
   SC_TRY(infer(s, meta));
   const sc_op *op = s->call.op->def;
@@ -241,7 +245,7 @@ static sc_status run_step(sc_plan *p, sc__step *s, sc_meta *meta) {
 }
 
 sc_status sc__plan_step(sc_plan *p, int i, sc_meta *meta) {
-  sc_status s = run_step(p, &p->step[i], meta);
+  sc_status s = sc__run_step(p, i, meta);
   if (s != SC_OK) return sc__located(p, p->step[i].node, s);
   if (!p->step[i].writes) return SC_OK;
   const sc_graph_node *n = &p->g->node[p->step[i].node];
@@ -252,10 +256,18 @@ sc_status sc__plan_step(sc_plan *p, int i, sc_meta *meta) {
 
 static sc_status run_steps(sc_plan *p) {
   sc_meta meta[SC_MAX_OUTPUTS];
-  for (int i = 0; i < p->n_steps; i++) {
+  bool beside = p->n_regions && sc__may_branch(p);
+  int region = 0, i = 0;
+  while (i < p->n_steps) {
+    if (beside && region < p->n_regions && p->region[region].first == i) {
+      SC_TRY(sc__run_region(p, region));
+      i = p->region[region++].end;
+      continue;
+    }
     if (p->ctx->slice) sc__slice_look(p->ctx, 0);        /* a branch or loop inside of a run in slices */
-    SC_TRY(sc__plan_step(p, i, meta));
+    SC_TRY(sc__plan_step(p, i++, meta));
   }
+  p->warm = true;
   return SC_OK;
 }
 

@@ -7,6 +7,7 @@
 
 typedef struct sc__step {
   int32_t node;                  /* the node, of a program the last one */
+  int turn, region, branch;      /* its place before branches were brought together; the region and branch it is in, -1: none (branches.c) */
   int n_in;
   bool inferred, writes;
   uint32_t defers;               /* inputs that outlive the run and are written to besides: through shadows when run in slices */
@@ -20,6 +21,11 @@ typedef struct sc__step {
 /* Of runs in slices: where a step writes instead, to be copied at the end; a generator, as the job and as others see it. */
 typedef struct sc__shadow { int step, in; sc_tensor *own; } sc__shadow;
 typedef struct sc__drawn { sc_generator *of, own, seen, outside; } sc__drawn;
+
+/* Steps that run beside each other (branches.c): those of a region fall apart into branches. */
+typedef struct sc__branch { int first, end; double ns; } sc__branch;
+typedef struct sc__region { int first, end, branch, n; } sc__region;       /* branch: the first of its n */
+typedef struct sc__failure { sc_status status; int step; char text[1024]; } sc__failure;
 
 struct sc_plan {
   int32_t refs;
@@ -47,6 +53,11 @@ struct sc_plan {
   sc__shadow *shadow;            /* owned */
   sc__drawn *drawn;              /* owned */
   int n_shadows, n_drawn;
+  sc__region *region;            /* owned, in the order of their steps */
+  sc__branch *branch;            /* owned */
+  sc__failure *failure;          /* [most_branches] owned */
+  int n_regions, room_regions, n_branches, room_branches, most_branches;
+  bool warm;                     /* it has run */
   bool advancing, check_nan;
   sc_status status;              /* of the steps run on the slice's stack */
   const sc_storage **guard;      /* captured memory that no input may share, because one of them is written to */
@@ -85,6 +96,15 @@ sc_status sc__plan_step(sc_plan *p, int i, sc_meta *meta);
 sc_status sc__plan_write_back(sc_plan *p, sc_tensor *const *in, sc_tensor **packed);
 sc_status sc__plan_output(sc_plan *p, size_t i, sc_tensor *const *in, sc_tensor **made, sc_tensor **out);
 void sc__plan_unequip(sc_plan *p);
+
+/* The step by itself: its error has no place in the script yet. */
+sc_status sc__run_step(sc_plan *p, int i, sc_meta *meta);
+
+/* Finds regions and brings their branches together (branches.c). */
+sc_status sc__find_branches(sc_plan *p);
+void sc__branches_free(sc_plan *p);
+bool sc__may_branch(const sc_plan *p);                 /* here and now */
+sc_status sc__run_region(sc_plan *p, int region);
 
 /* Moves the steps that write to what outlives a run to the end. */
 sc_status sc__schedule(sc_plan *p);

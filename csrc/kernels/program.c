@@ -795,6 +795,12 @@ sc_status sc__tiles_new(sc_context *ctx, const sc_program *p, const sc_domain *s
   return SC_OK;
 }
 
+double sc__tiles_cost(const sc_tiles *t, bool *divided) {
+  double ns = (double)t->total * t->p->cost;
+  *divided = t->units > 1 && ns >= 200e3;
+  return 100 + ns;
+}
+
 /* The last instruction that reads source k where it lies; -1: none does. */
 static int last_reader(const sc_tiles *s, int k) {
   int last = -1;

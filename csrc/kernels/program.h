@@ -57,6 +57,7 @@ sc_status sc__tiles_new(sc_context *ctx, const sc_program *p, const sc_domain *s
                         const int *result, sc_tiles **t);
 /* Whether `out` may lie in the same memory as `in`, packed both: nothing of `in` is read after that element of out is written. */
 bool sc__tiles_over(const sc_tiles *t, const sc_tensor *out, const sc_tensor *in);
+double sc__tiles_cost(const sc_tiles *t, bool *divided);   /* about, nanoseconds on one thread; whether threads would share it */
 void sc__tiles_run(sc_context *ctx, const sc_tiles *t);
 void sc__tiles_free(sc_context *ctx, sc_tiles *t);
 

@@ -469,6 +469,9 @@ static int pass_mask(lua_State *L) {
 /* core.check_graphs(on): whether graphs are verified after every pass */
 static int check_graphs(lua_State *L) { sc__binding(L)->ctx->check_graphs = lua_toboolean(L, 1); return 0; }
 
+/* core.branches_from(ns): what branches have to save to run beside each other; 0: as measured */
+static int branches_from(lua_State *L) { sc__binding(L)->ctx->branches_from = luaL_checknumber(L, 1); return 0; }
+
 /* g:rewritten(passes, exact) -> the graph as rewrites leave it */
 static int graph_rewritten(lua_State *L) {
   binding *b = sc__binding(L);
@@ -716,6 +719,7 @@ static int plan_stats(lua_State *L) {
   lua_pushinteger(L, (lua_Integer)sc__plan_bytes(box->p)); lua_setfield(L, -2, "bytes");
   lua_pushinteger(L, sc__plan_steps(box->p)); lua_setfield(L, -2, "steps");
   lua_pushinteger(L, sc__plan_nodes(box->p)); lua_setfield(L, -2, "nodes");
+  lua_pushinteger(L, sc__plan_branches(box->p)); lua_setfield(L, -2, "branches");
   return 1;
 }
 
@@ -751,7 +755,7 @@ void sc__open_graph(lua_State *L, binding *b) {
   luaL_newmetatable(L, MARK);
   lua_pop(L, 1);
   metatable(L, PLAN, PLAN_METHODS, plan_gc, plan_call);
-  const luaL_Reg FUNCTIONS[] = {{"graph", graph_new}, {"is_tracing", is_tracing}, {"passes", pass_list}, {"pass_mask", pass_mask}, {"check_graphs", check_graphs},
+  const luaL_Reg FUNCTIONS[] = {{"graph", graph_new}, {"is_tracing", is_tracing}, {"passes", pass_list}, {"pass_mask", pass_mask}, {"check_graphs", check_graphs}, {"branches_from", branches_from},
      {"untraced", untraced}, {"stand_in", stand_in}, {"size_term", size_term}, {"value_of", value_of}, {"same_graph", same_graph}, {"module", set_module}, {NULL, NULL}};
   luaL_setfuncs(L, FUNCTIONS, 0);
   luaL_getmetatable(L, GRAPH);                           /* for methods written in Lua */

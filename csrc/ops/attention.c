@@ -411,7 +411,7 @@ static sc_status sdpa(sc_call *c) {
 
 const sc_op sc__ops_attention[] = {
   {"attention(q, k, v, mask: tensor?, causal: bool, scale: float, nan_rows: bool = false) -> y, lse", "softmax(scale q k' + mask) v over heads of equal leading dims. nan_rows: a row with nothing to look at gives NaN, as a softmax of it does.", SC_OP_INTERNAL,
-   .infer = attention_infer, .run = attention_run, .backward = attention_backward, .saves = 15},
+   .infer = attention_infer, .run = attention_run, .cost = sc__cost_attention, .backward = attention_backward, .saves = 15},
   {"attention_backward(inputs: tensor[], causal: bool, scale: float) -> dq, dk, dv", "attention's gradient.", SC_OP_INTERNAL, .infer = back_infer,
    .run = back_run, .no_grad = "for gradients of gradients attention writes its gradient with plain ops"},
   {"nn.functional.scaled_dot_product_attention(query, key, value, attn_mask: tensor?, dropout_p: float = 0, is_causal: bool = false, scale: float?)",

@@ -53,9 +53,9 @@ static sc_status conv_run(sc_call *c) {
 
 const sc_op sc__ops_epilogue[] = {
   {"linear_act(x, weight, bias: tensor?, act: str, numbers: float[])", "act(linear(x, weight, bias)); numbers: act's attributes.", SC_OP_INTERNAL | SC_OP_FUNCTION,
-   .infer = linear_infer, .run = linear_run, .no_grad = NO_GRADIENT},
+   .infer = linear_infer, .run = linear_run, .cost = sc__cost_linear, .no_grad = NO_GRADIENT},
   {"convolution_act(x, weight, bias: tensor?, stride: int[], padding: int[], dilation: int[], groups: int, act: str, numbers: float[])",
-   "act(convolution(x, weight, bias, …)); numbers: act's attributes.", SC_OP_INTERNAL | SC_OP_FUNCTION, .infer = conv_infer, .run = conv_run,
+   "act(convolution(x, weight, bias, …)); numbers: act's attributes.", SC_OP_INTERNAL | SC_OP_FUNCTION, .infer = conv_infer, .run = conv_run, .cost = sc__cost_convolution,
    .no_grad = NO_GRADIENT},
 };
 const int sc__ops_epilogue_count = SC_COUNT(sc__ops_epilogue);

@@ -374,7 +374,7 @@ const sc_op sc__ops_join[] = {
   {"cat(tensors: tensor[], dim: dim = 0)", "The tensors one after another along a dimension; dtypes are promoted.\nErrors: their other dimensions differ; one has none.\nExample: sc.cat({a, b}, 2)",
    SC_OP_FUNCTION, .compose = cat_compose},
   {"cat_parts(tensors: tensor[], dim: dim)", "cat of at most 255 tensors.", SC_OP_FUNCTION | SC_OP_INTERNAL | SC_OP_SAVE_NO_IN | SC_OP_SAVE_NO_OUT,
-   .infer = cat_infer, .run = cat_run, .backward = cat_backward},
+   .infer = cat_infer, .run = cat_run, .cost = sc__cost_bytes, .backward = cat_backward},
   {"stack(tensors: tensor[], dim: dim = 0)", "The tensors, all of one shape, along a new dimension.\nErrors: their shapes differ.\nExample: sc.stack{a, b}",
    SC_OP_FUNCTION, .compose = stack_compose},
   {"flip(x, dims: dim[])", "x with the order of elements reversed along the dimensions.", 0, .infer = flip_infer, .run = flip_run, .grad = {"flip(dy, dims)"}},

@@ -256,7 +256,7 @@ const sc_op sc__ops_lookup[] = {
   {"nn.functional.embedding(input, weight, padding_idx: index?, max_norm: float?, norm_type: float = 2, scale_grad_by_freq: bool = false, sparse: bool = false)",
    "Rows of weight at the indices of input: {…, D} for input {…} and weight {V, D}. The row padding_idx gets no gradient; max_norm scales rows that are looked up down to that norm, in weight itself; scale_grad_by_freq divides a row's gradient by how often it occurs.\nErrors: weight is not a matrix; input is not int64 or int32, or out of range.\nExample: F.embedding(sc.tensor{2, 1}, weight)",
    SC_OP_FUNCTION, .compose = embedding_compose},
-  {"embedding_rows(weight, input, " ROWS ", masked: bool = false)", "Rows of weight.", SC_OP_INTERNAL, .infer = rows_infer, .run = rows_run,
+  {"embedding_rows(weight, input, " ROWS ", masked: bool = false)", "Rows of weight.", SC_OP_INTERNAL, .infer = rows_infer, .run = rows_run, .cost = sc__cost_results,
    .grad = {"embedding_rows_backward(dy, input, shape(weight), padding_idx, by_frequency)"}},
   {"embedding_rows_backward(g, input, size: shape, " ROWS ")", "embedding's gradient.", SC_OP_INTERNAL, .infer = rows_backward_infer,
    .run = rows_backward_run, .grad = {"embedding_rows(dy, input, padding_idx, by_frequency, true)"}},

@@ -513,17 +513,17 @@ static sc_status local_response_norm(sc_call *c) {
 
 const sc_op sc__ops_normalize[] = {
   {"normalize_rows(x, weight: tensor?, bias: tensor?, running_mean: tensor?, running_var: tensor?, dims: int, momentum: float, eps: float) -> y, mean, rstd",
-   "Rows (the last dims) brought to mean 0 and variance 1.", SC_OP_INTERNAL, .infer = rows_infer, .run = rows_run, .backward = rows_backward, .saves = 3,
+   "Rows (the last dims) brought to mean 0 and variance 1.", SC_OP_INTERNAL, .infer = rows_infer, .run = rows_run, .cost = sc__cost_bytes, .backward = rows_backward, .saves = 3,
    .saves_out = 6, .writes = 0x18, .over = 1},
   {"normalize_rows_backward(dy, x, weight: tensor?, mean, rstd, dims: int, momentum: float, eps: float) -> dx, dweight, dbias", "normalize_rows' gradient.",
-   SC_OP_INTERNAL, .infer = rows_back_infer, .run = rows_back_run, .no_grad = "for gradients of gradients normalize_rows writes its gradient with plain ops"},
+   SC_OP_INTERNAL, .infer = rows_back_infer, .run = rows_back_run, .cost = sc__cost_bytes, .no_grad = "for gradients of gradients normalize_rows writes its gradient with plain ops"},
   {"batch_norm_train(x, weight: tensor?, bias: tensor?, running_mean: tensor?, running_var: tensor?, momentum: float, eps: float) -> y, mean, rstd",
    "Channels brought to mean 0 and variance 1.", SC_OP_INTERNAL, .infer = channels_infer, .run = channels_run, .backward = channels_backward,
    .saves = 3, .saves_out = 6, .writes = 0x18},
   {"batch_norm_backward(dy, x, weight: tensor?, mean, rstd) -> dx, dweight, dbias", "batch_norm_train's gradient.", SC_OP_INTERNAL,
    .infer = channels_back_infer, .run = channels_back_run, .no_grad = "for gradients of gradients batch_norm_train writes its gradient with plain ops"},
   {"channel_affine(x, scale, shift: tensor?)", "x * scale + shift, with a value per channel (the second dim).", SC_OP_INTERNAL, .infer = affine_infer,
-   .run = affine_run, .over = 1, .grad = {"channel_affine(dy, scale)", "channel_sum(dy * x)", "channel_sum(dy)"}},
+   .run = affine_run, .cost = sc__cost_bytes, .over = 1, .grad = {"channel_affine(dy, scale)", "channel_sum(dy * x)", "channel_sum(dy)"}},
   {"nn.functional.layer_norm(x, normalized_shape: int[], weight: tensor?, bias: tensor?, eps: float = 1e-5)",
    "x normalised over its last dims, normalized_shape, then scaled and shifted.\nShapes: weight and bias have normalized_shape.\n"
    "Example: sc.nn.functional.layer_norm(sc.ones(2, 3), {3})\nSource: Ba et al. 2016, \"Layer Normalization\".", SC_OP_FUNCTION, .compose = layer_norm},

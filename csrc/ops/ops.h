@@ -68,6 +68,9 @@ typedef struct sc_fold { uint8_t kind, kind64; double (*finish)(double v, double
 
 typedef sc_status (*sc_op_fn)(sc_call *call);
 
+/* Of a call, in nanoseconds on one thread: all of it, and the part of that which its kernel divides among the threads. ns 0: nobody knows. */
+typedef struct sc_cost { double ns, spread; } sc_cost;
+
 typedef struct sc_op {
   const char *signature;
   const char *help;                          /* first line: what it computes; then shapes, errors, `Example: …`, `Source: …` */
@@ -81,6 +84,7 @@ typedef struct sc_op {
   sc_status (*run_outer)(sc_call *call, sc_tensor *g, sc_tensor *x);   /* run for an in[1] without memory that is g's outer product with x, both packed */
   uint32_t saves;                            /* with backward: which inputs it reads, a bit each; 0: all (see the SAVE flags) */
   uint32_t saves_out;                        /* the same for outputs */
+  void (*cost)(const sc_call *call, sc_cost *out);   /* of a call with its operands and results; a row that has it may run beside others (cost.c) */
   uint32_t over;                             /* inputs, a bit each, that the first result may be written over when both are packed and of the same dtype and
                                                 size: run reads an element of them no later than it writes that one. Pointwise rows need not say so */
   uint32_t writes;                           /* inputs besides an in-place op's first that run changes (running statistics …), a bit each */
@@ -205,6 +209,19 @@ void sc__meta_set(sc_meta *m, sc_dtype dtype, int ndim, const int64_t *dim);   /
 sc_dtype sc__result_dtype(sc_tensor **in, int n);
 /* Broadcast of all inputs from `from` on into meta[0]; dtype untouched. */
 sc_status sc__broadcast_inputs(sc_call *c, int from);
+
+/* ---- what calls cost (cost.c) ---- */
+void sc__cost_product(const sc_call *c, sc_cost *out);
+void sc__cost_linear(const sc_call *c, sc_cost *out);
+void sc__cost_dweight(const sc_call *c, sc_cost *out);
+void sc__cost_convolution(const sc_call *c, sc_cost *out);
+void sc__cost_convolution_input(const sc_call *c, sc_cost *out);
+void sc__cost_convolution_weight(const sc_call *c, sc_cost *out);
+void sc__cost_recurrent(const sc_call *c, sc_cost *out);
+void sc__cost_recurrent_backward(const sc_call *c, sc_cost *out);
+void sc__cost_attention(const sc_call *c, sc_cost *out);
+void sc__cost_results(const sc_call *c, sc_cost *out);
+void sc__cost_bytes(const sc_call *c, sc_cost *out);
 
 /* ---- the pointwise family (pointwise.c), also used to fuse ---- */
 sc_status sc__pw_infer(sc_call *c);

@@ -753,7 +753,7 @@ const sc_op sc__ops_random[] = {
   DROPOUT("feature_alpha_dropout", "false", "Alpha dropout of whole channels: x is [N, C, …].", feature_alpha_compose),
   {"dropout_keep(x, p: float, generator: generator?) -> y, mask", "Dropout's result and which elements were kept, a bit each.", RANDOM | SC_OP_INTERNAL,
    .infer = keep_infer, .run = keep_run, .over = 1, .grad = {"dropout_masked(dy, y2, p)"}},
-  {"dropout_masked(x, mask, p: float)", "x where the mask's bit is set, divided by 1 - p, else 0.", SC_OP_INTERNAL, .infer = masked_infer, .run = masked_run, .over = 1,
+  {"dropout_masked(x, mask, p: float)", "x where the mask's bit is set, divided by 1 - p, else 0.", SC_OP_INTERNAL, .infer = masked_infer, .run = masked_run, .cost = sc__cost_bytes, .over = 1,
    .grad = {"dropout_masked(dy, mask, p)", NULL}},
   {"dropout_noise(x, p: float, scale: float, lead: int, generator: generator?)", "scale with probability 1 - p, else 0; x's first sizes, then ones.",
    RANDOM | SC_OP_INTERNAL | SC_OP_DETACH, .infer = noise_infer, .run = noise_run, .no_grad = RANDOM_NUMBER},

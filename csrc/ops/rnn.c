@@ -472,7 +472,7 @@ static sc_status tanh_layer(sc_call *c) { return drop_kept(c, "rnn_tanh_sequence
 static sc_status relu_layer(sc_call *c) { return drop_kept(c, "rnn_relu_sequence"); }
 
 #define SEQUENCE(name, stem, help) \
-  {name "(x, state, w_ih, w_hh, b_ih: tensor?, b_hh: tensor?, reverse: bool = false) -> y, state, kept", help, SC_OP_INTERNAL, .infer = stem##_infer, .run = stem##_run, \
+  {name "(x, state, w_ih, w_hh, b_ih: tensor?, b_hh: tensor?, reverse: bool = false) -> y, state, kept", help, SC_OP_INTERNAL, .infer = stem##_infer, .run = stem##_run, .cost = sc__cost_recurrent, \
    .backward = stem##_backward, .saves = 63, .saves_out = 5}
 #define LAYER_HELP "Shapes: x [T, N, I]; h0 [N, H]; w_ih [gates H, I]; w_hh [gates H, H]; biases [gates H]; y [T, N, H]; hT [N, H].\n" \
   "reverse: from the last step to the first."
@@ -483,7 +483,7 @@ const sc_op sc__ops_rnn[] = {
   SEQUENCE("rnn_tanh_sequence", tanh, "A plain recurrent net with tanh over a sequence."),
   SEQUENCE("rnn_relu_sequence", relu, "A plain recurrent net with relu over a sequence."),
   {"recurrent_backward(inputs: tensor[], reverse: bool, kind: int) -> dx, dstate, dweights, dbiases", "The gradients of a recurrent layer.", SC_OP_INTERNAL,
-   .infer = back_infer, .run = back_run, .no_grad = "gradients of gradients are those of the layer as single steps"},
+   .infer = back_infer, .run = back_run, .cost = sc__cost_recurrent_backward, .no_grad = "gradients of gradients are those of the layer as single steps"},
   {"nn.functional.lstm_layer(x, h0, c0, w_ih, w_hh, b_ih: tensor?, b_hh: tensor?, reverse: bool = false) -> y, hT, cT",
    "One direction of one LSTM layer over a sequence; gates i f g o.\n" LAYER_HELP, SC_OP_FUNCTION, .compose = lstm_layer},
   {"nn.functional.gru_layer(x, h0, w_ih, w_hh, b_ih: tensor?, b_hh: tensor?, reverse: bool = false) -> y, hT",

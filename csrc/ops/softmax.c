@@ -150,15 +150,15 @@ static sc_status log_softmax_backward_run(sc_call *c) { return backward(c, true)
 
 const sc_op sc__ops_softmax[] = {
   {"softmax(x, dim: dim, dtype: dtype?)", "exp(x) / sum(exp(x)) along dim, without overflow. dtype: what to convert x to first.\n"
-   "Errors: an integer tensor without a floating-point dtype.\nExample: sc.randn(2, 3):softmax(-1)", 0, .infer = softmax_infer, .run = softmax_run, .over = 1,
+   "Errors: an integer tensor without a floating-point dtype.\nExample: sc.randn(2, 3):softmax(-1)", 0, .infer = softmax_infer, .run = softmax_run, .cost = sc__cost_bytes, .over = 1,
    .grad = {"softmax_backward(dy, y, dim)"}},
   {"log_softmax(x, dim: dim, dtype: dtype?)", "log(softmax(x)) along dim, exact where softmax would round to 0. dtype: what to convert x to first.", 0,
-   .infer = softmax_infer, .run = log_softmax_run, .over = 1, .grad = {"log_softmax_backward(dy, y, dim)"}},
+   .infer = softmax_infer, .run = log_softmax_run, .cost = sc__cost_bytes, .over = 1, .grad = {"log_softmax_backward(dy, y, dim)"}},
   {"nn.functional.softmin(x, dim: dim, dtype: dtype?)", "softmax(-x) along dim.", 0, .compose = softmin_compose},
   {"softmax_backward(g, s, dim: dim)", "softmax's gradient: s * (g - sum(g * s)).", SC_OP_INTERNAL, .infer = backward_infer,
-   .run = softmax_backward_run,
+   .run = softmax_backward_run, .cost = sc__cost_bytes,
    .grad = {"softmax_backward(dy, s, dim)", "dy * (g - sum(g * s, dim, true)) - g * sum(dy * s, dim, true)"}},
   {"log_softmax_backward(g, s, dim: dim)", "log_softmax's gradient: g - exp(s) * sum(g).", SC_OP_INTERNAL, .infer = backward_infer,
-   .run = log_softmax_backward_run, .over = 3, .grad = {"dy - sum(dy * exp(s), dim, true)", "-dy * exp(s) * sum(g, dim, true)"}},
+   .run = log_softmax_backward_run, .cost = sc__cost_bytes, .over = 3, .grad = {"dy - sum(dy * exp(s), dim, true)", "-dy * exp(s) * sum(g, dim, true)"}},
 };
 const int sc__ops_softmax_count = SC_COUNT(sc__ops_softmax);
