@@ -1,23 +1,18 @@
 /* Chains of arithmetic in float32, stamped per instruction set: a block of elements stays in registers while one link after the other is
 ** applied to it, so that a chain of ten ops costs one load and one store. Which link comes next is decided once a block.
 ** Bits are those of the ops one by one: nothing is contracted across links. No include guard: each instruction set has a file, which
-** says how wide its vectors are and how many of them a block has (CHAIN_LANES, CHAIN_V). */
+** says how many vectors of vector_math.h a block has (CHAIN_V). */
 #include <string.h>
 
 #define CH_CAT_(a, b) a##_##b
 #define CH_CAT(a, b) CH_CAT_(a, b)
-typedef float CH_CAT(chain_v, ISA) __attribute__((vector_size(4 * CHAIN_LANES), aligned(4), may_alias));
-typedef int32_t CH_CAT(chain_m, ISA) __attribute__((vector_size(4 * CHAIN_LANES), aligned(4), may_alias));
-
-#define CH_V CH_CAT(chain_v, ISA)
-#define CH_M CH_CAT(chain_m, ISA)
 /* A block's vectors are variables, not an array, so that they are registers: f(x, j) for each of the first V. */
 #define CH_EACH_1(f) f(x0, 0)
 #define CH_EACH_2(f) f(x0, 0) f(x1, 1)
 #define CH_EACH_4(f) CH_EACH_2(f) f(x2, 2) f(x3, 3)
 #define CH_EACH_8(f) CH_EACH_4(f) f(x4, 4) f(x5, 5) f(x6, 6) f(x7, 7)
 #define CH_EACH(V, f) CH_CAT(CH_EACH, V)(f)
-#define CH_AT(j) (*(const CH_V *)(p + CHAIN_LANES * (j)))
+#define CH_AT(j) (*(const VF *)(p + VM_LANES * (j)))
 #define CH_ADD(x, j) x = x + CH_AT(j);
 #define CH_ADD1(x, j) x = x + b;
 #define CH_SUB(x, j) x = x - CH_AT(j);
@@ -31,11 +26,11 @@ typedef int32_t CH_CAT(chain_m, ISA) __attribute__((vector_size(4 * CHAIN_LANES)
 #define CH_RDIV(x, j) x = CH_AT(j) / x;
 #define CH_RDIV1(x, j) x = b / x;
 #define CH_NEG(x, j) x = -x;
-#define CH_RELU(x, j) x = (CH_V)((CH_M)x & ((x > 0) | (x != x)));
+#define CH_RELU(x, j) x = (VF)((VI)x & ((x > 0) | (x != x)));
 #define CH_SQUARE(x, j) x = x * x;
 #define CH_BOTH(V, op) \
   case 2 * SC_LINK_##op: { const float *p = l->p + i; CH_EACH(V, CH_##op) break; } \
-  case 2 * SC_LINK_##op + 1: { const CH_V b = l->p[0] - (CH_V){0}; CH_EACH(V, CH_##op##1) break; }
+  case 2 * SC_LINK_##op + 1: { const VF b = l->p[0] - (VF){0}; CH_EACH(V, CH_##op##1) break; }
 /* One value for all is written as that minus 0, which is it exactly, -0 included. Links over V vectors that begin at element i. */
 #define CH_APPLY(V) \
   for (const sc_link *l = links; l < links + n_links; l++) \
@@ -46,10 +41,10 @@ typedef int32_t CH_CAT(chain_m, ISA) __attribute__((vector_size(4 * CHAIN_LANES)
       case 2 * SC_LINK_SQUARE: CH_EACH(V, CH_SQUARE) break; \
       default: break; \
     }
-#define CH_DECLARE(x, j) CH_V x = {0};
+#define CH_DECLARE(x, j) VF x = {0};
 #define CH_SPLAT(x, j) x = a[0] - x;
 #define CH_LOAD(x, j) x = CH_AT(j);
-#define CH_STORE(x, j) *(CH_V *)(d + i + CHAIN_LANES * (j)) = x;
+#define CH_STORE(x, j) *(VF *)(d + i + VM_LANES * (j)) = x;
 
 static void CH_CAT(chain_block, ISA)(float *d, const float *a, bool one, int64_t i, int n_links, const sc_link *links) {
   CH_EACH(CHAIN_V, CH_DECLARE)
@@ -61,7 +56,7 @@ static void CH_CAT(chain_block, ISA)(float *d, const float *a, bool one, int64_t
 
 /* At most a vector of elements, through copies. */
 static void CH_CAT(chain_rest, ISA)(int64_t m, float *d, const float *a, bool one, int64_t at, int n_links, const sc_link *from) {
-  float buffer[SC_LINKS][CHAIN_LANES], first[CHAIN_LANES] = {0};
+  float buffer[SC_LINKS][VM_LANES], first[VM_LANES] = {0};
   sc_link links[SC_LINKS];
   for (int k = 0; k < n_links; k++) {
     links[k] = from[k];
@@ -72,17 +67,17 @@ static void CH_CAT(chain_rest, ISA)(int64_t m, float *d, const float *a, bool on
   }
   for (int64_t k = 0; k < m; k++) first[k] = one ? a[0] : a[at + k];
   const int64_t i = 0;
-  CH_V x0 = *(const CH_V *)first;
+  VF x0 = *(const VF *)first;
   CH_APPLY(1)
-  *(CH_V *)first = x0;
+  *(VF *)first = x0;
   memcpy(d + at, first, (size_t)m * 4);
 }
 
 void CH_CAT(sc__chain, ISA)(int64_t n, float *d, const float *a, bool one, int n_links, const sc_link *links);
 void CH_CAT(sc__chain, ISA)(int64_t n, float *d, const float *a, bool one, int n_links, const sc_link *links) {
   int64_t i = 0;
-  for (; i + CHAIN_LANES * CHAIN_V <= n; i += CHAIN_LANES * CHAIN_V) CH_CAT(chain_block, ISA)(d, a, one, i, n_links, links);
-  for (; i < n; i += CHAIN_LANES) CH_CAT(chain_rest, ISA)(n - i < CHAIN_LANES ? n - i : CHAIN_LANES, d, a, one, i, n_links, links);
+  for (; i + VM_LANES * CHAIN_V <= n; i += VM_LANES * CHAIN_V) CH_CAT(chain_block, ISA)(d, a, one, i, n_links, links);
+  for (; i < n; i += VM_LANES) CH_CAT(chain_rest, ISA)(n - i < VM_LANES ? n - i : VM_LANES, d, a, one, i, n_links, links);
 }
 
 #undef CH_STORE
@@ -112,7 +107,5 @@ void CH_CAT(sc__chain, ISA)(int64_t n, float *d, const float *a, bool one, int n
 #undef CH_EACH_4
 #undef CH_EACH_2
 #undef CH_EACH_1
-#undef CH_M
-#undef CH_V
 #undef CH_CAT
 #undef CH_CAT_

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <math.h>
 #include <string.h>
+#include <immintrin.h>
 #include "kernels.h"
 #pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx512cd,avx2,fma,bmi,bmi2,f16c"))), apply_to = function)
 #else
@@ -12,6 +13,9 @@
 #endif
 #define ISA avx512
 #define SC_FUSED_MULTIPLY
+#define VM_LANES 16
+#include "vector_math.h"
+#include "vector_rows.h"
 #include "pointwise_stamp.h"
 #include "neural_stamp.h"
 #define TILE_M 8
@@ -28,7 +32,6 @@
 #include "lanes_stamp.h"
 #include "random_stamp.h"
 #define CHAIN_V 8
-#define CHAIN_LANES 16
 #include "chain_stamp.h"
 #if defined(__clang__)
 #pragma clang attribute pop

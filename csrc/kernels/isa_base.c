@@ -3,6 +3,9 @@
 #pragma GCC optimize("O3,no-math-errno,no-trapping-math,no-unswitch-loops")
 #endif
 #define ISA base
+#define VM_LANES 4
+#include "vector_math.h"
+#include "vector_rows.h"
 #define STAMP_NARROW
 #define STAMP_ALL
 #include "pointwise_stamp.h"
@@ -16,5 +19,4 @@
 #include "gemv_stamp.h"
 #include "random_stamp.h"
 #define CHAIN_V 8
-#define CHAIN_LANES 4
 #include "chain_stamp.h"

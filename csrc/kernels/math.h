@@ -231,13 +231,9 @@ static inline float sc_erfc_f32(float x) {
 }
 static inline double sc_erfc_f64(double x) { return erfc(x); }
 
-/* x erfc(-x / sqrt 2) / 2, vector; no cancellation for negative x */
-static inline float sc_gelu_f32(float x) { return 0.5f * x * (1.0f + sc_erf_f32(x * 0.707106781f)); }
+/* In float32 these are in vector_math.h. */
 static inline double sc_gelu_f64(double x) { return 0.5 * x * (1.0 + erf(x * M_SQRT1_2)); }
-/* x (1 + tanh u) / 2 = x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3); vector */
-static inline float sc_gelu_tanh_f32(float x) { return x * sc_sigmoid_f32(1.595769122f * (x + 0.044715f * x * x * x)); }
 static inline double sc_gelu_tanh_f64(double x) { return 0.5 * x * (1.0 + sc_tanh_f64(0.7978845608028653559 * (x + 0.044715 * x * x * x))); }
-static inline float sc_silu_f32(float x) { return x * sc_sigmoid_f32(x); }
 static inline double sc_silu_f64(double x) { return x * sc_sigmoid_f64(x); }
 /* x tanh(log(1 + e^x)) = x n / (n + 2) with n = e^x (e^x + 2); vector */
 static inline float sc_mish_f32(float x) {

@@ -20,14 +20,59 @@ enum { NK(LANES) = 32, NK(BLOCK) = 512 };
     total += s_; \
   }
 
-static void NK(moments)(int64_t n, const void *xv, double shift, double *sum, double *squares) {
-  const T *x = xv;
-  T m = (T)shift;
+/* ---- what rows of float32 have vector code for ---- */
+#ifdef NK_VECTORS
+static double NK(sum)(int64_t n, const T *x) { return VM(sum)(n, x); }
+static double NK(about)(int64_t n, const T *x, T m, double *squares) { return VM(moments)(n, x, m, squares); }
+static double NK(max)(int64_t n, const void *x) { return (double)VM(largest)(n, x); }
+static double NK(exps)(int64_t n, const T *x, T scale, T shift, T factor, T *y) { return VM(exps)(n, x, scale, shift, factor, y); }
+static void NK(sigmoids)(int64_t n, T *x) { VM(sigmoids)(n, x, x); }
+static void NK(tanhs)(int64_t n, const T *x, T *y) { VM(tanhs)(n, x, y); }
+#else
+static double NK(sum)(int64_t n, const T *x) {
+  double total = 0;
+  NK_SUM(total, x[i])
+  return total;
+}
+
+/* The sum of x - m, and of its squares. */
+static double NK(about)(int64_t n, const T *x, T m, double *squares) {
   double a = 0, b = 0;
   NK_SUM(a, x[i] - m)
   NK_SUM(b, (x[i] - m) * (x[i] - m))
-  *sum = a + (double)n * (double)m;
   *squares = b;
+  return a;
+}
+
+static double NK(max)(int64_t n, const void *xv) {
+  const T *x = xv;
+  T lane[NK(LANES)];
+  int64_t i = 0;
+  for (int k = 0; k < NK(LANES); k++) lane[k] = (T)-INFINITY;
+  for (; i + NK(LANES) <= n; i += NK(LANES))
+    for (int k = 0; k < NK(LANES); k++) lane[k] = x[i + k] > lane[k] ? x[i + k] : lane[k];
+  T m = (T)-INFINITY;
+  for (int k = 0; k < NK(LANES); k++) m = lane[k] > m ? lane[k] : m;
+  for (; i < n; i++) m = x[i] > m ? x[i] : m;
+  return (double)m;
+}
+
+/* y = e^(x scale - shift) factor; its sum */
+static double NK(exps)(int64_t n, const T *x, T scale, T shift, T factor, T *y) {
+  double total = 0;
+  for (int64_t i = 0; i < n; i++) y[i] = NK_EXP(x[i] * scale - shift) * factor;
+  NK_SUM(total, y[i])
+  return total;
+}
+
+static void NK(sigmoids)(int64_t n, T *x) { for (int64_t k = 0; k < n; k++) x[k] = 1 / (1 + NK_EXP(-x[k])); }
+static void NK(tanhs)(int64_t n, const T *x, T *y) { for (int64_t k = 0; k < n; k++) y[k] = NK_TANH(x[k]); }
+#endif
+
+static void NK(moments)(int64_t n, const void *xv, double shift, double *sum, double *squares) {
+  const T *x = xv;
+  T m = (T)shift;
+  *sum = NK(about)(n, x, m, squares) + (double)n * (double)m;
 }
 
 static void NK(cross_moments)(int64_t n, const void *dyv, const void *xv, double shift, double *sum, double *product) {
@@ -55,11 +100,8 @@ static void NK(affine2)(int64_t n, const void *dyv, const void *xv, double a, do
 static void NK(norm_row)(int64_t n, const void *xv, const void *wv, const void *bv, double eps, void *yv, void *mean, void *rstd) {
   const T *x = xv, *w = wv, *b = bv;
   T *y = yv;
-  double total = 0, rest = 0, squares = 0;
-  NK_SUM(total, x[i])
-  T m = (T)(n ? total / (double)n : 0);
-  NK_SUM(rest, x[i] - m)                                   /* what rounding the mean to T left over */
-  NK_SUM(squares, (x[i] - m) * (x[i] - m))
+  T m = (T)(n ? NK(sum)(n, x) / (double)n : 0);
+  double squares, rest = NK(about)(n, x, m, &squares);     /* rest: what rounding the mean to T left over */
   double left = n ? rest / (double)n : 0, var = n ? squares / (double)n - left * left : 0;
   T r = (T)(1 / sqrt((var > 0 ? var : var == var ? 0 : var) + eps)), shift = (T)left;
   *(T *)mean = (T)((double)m + left);
@@ -91,28 +133,13 @@ static void NK(norm_row_back)(int64_t n, const void *dyv, const void *xv, const 
   if (db) for (int64_t i = 0; i < n; i++) db[i] += dy[i];
 }
 
-static double NK(max)(int64_t n, const void *xv) {
-  const T *x = xv;
-  T lane[NK(LANES)];
-  int64_t i = 0;
-  for (int k = 0; k < NK(LANES); k++) lane[k] = (T)-INFINITY;
-  for (; i + NK(LANES) <= n; i += NK(LANES))
-    for (int k = 0; k < NK(LANES); k++) lane[k] = x[i + k] > lane[k] ? x[i + k] : lane[k];
-  T m = (T)-INFINITY;
-  for (int k = 0; k < NK(LANES); k++) m = lane[k] > m ? lane[k] : m;
-  for (; i < n; i++) m = x[i] > m ? x[i] : m;
-  return (double)m;
-}
-
 static double NK(exp_sum)(int64_t n, const void *xv, double scale, double shift, void *ev) {
   const T *x = xv;
-  T *e = ev, s = (T)scale, m = (T)shift, tile[NK(BLOCK)];
+  T *e = ev, tile[NK(BLOCK)];
   double total = 0;
   for (int64_t at = 0; at < n; at += NK(BLOCK)) {
     int64_t k = n - at < NK(BLOCK) ? n - at : NK(BLOCK);
-    T *to = e ? e + at : tile;
-    for (int64_t i = 0; i < k; i++) to[i] = NK_EXP(x[at + i] * s - m);
-    { const int64_t n = k; double part = 0; NK_SUM(part, to[i]) total += part; }
+    total += NK(exps)(k, x + at, (T)scale, (T)shift, 1, e ? e + at : tile);
   }
   return total;
 }
@@ -136,9 +163,7 @@ static void NK(add)(int64_t n, const void *av, void *xv) {
 }
 
 static void NK(exp_scaled)(int64_t n, const void *xv, double shift, double a, void *yv) {
-  const T *x = xv, m = (T)shift, k = (T)a;
-  T *y = yv;
-  for (int64_t i = 0; i < n; i++) y[i] = NK_EXP(x[i] - m) * k;
+  (void)NK(exps)(n, xv, 1, (T)shift, (T)a, yv);
 }
 
 static void NK(softmax_back)(int64_t n, const void *pv, const void *dpv, double delta, double scale, void *dsv) {
@@ -149,17 +174,11 @@ static void NK(softmax_back)(int64_t n, const void *pv, const void *dpv, double 
 
 /* ---- recurrent cells ---- */
 
-static inline T NK(sigmoid)(T x) { return 1 / (1 + NK_EXP(-x)); }
-
 /* In short passes: a single loop over all gates is too much for vectorisers. */
-static void NK(sigmoids)(int64_t n, T *restrict x) { for (int64_t k = 0; k < n; k++) x[k] = NK(sigmoid)(x[k]); }
-static void NK(tanhs)(int64_t n, const T *x, T *restrict y) { for (int64_t k = 0; k < n; k++) y[k] = NK_TANH(x[k]); }
-static void NK(tanhs_here)(int64_t n, T *restrict x) { for (int64_t k = 0; k < n; k++) x[k] = NK_TANH(x[k]); }
-
 static void NK(lstm)(int64_t H, void *gatev, const void *c_oldv, void *cv, void *hv, void *tcv) {
   T *g = gatev;
   NK(sigmoids)(2 * H, g);
-  NK(tanhs_here)(H, g + 2 * H);
+  NK(tanhs)(H, g + 2 * H, g + 2 * H);
   NK(sigmoids)(H, g + 3 * H);
   const T *restrict i = g, *restrict f = g + H, *restrict a = g + 2 * H, *restrict o = g + 3 * H, *restrict c_old = c_oldv;
   T *restrict c = cv, *restrict h = hv, *restrict tc = tcv;
@@ -191,7 +210,7 @@ static void NK(gru)(int64_t H, const void *giv, const void *ghv, const void *h_o
     q[k] = gh[2 * H + k];
     n[k] = gi[2 * H + k] + r[k] * q[k];
   }
-  NK(tanhs_here)(H, keep + 2 * H);
+  NK(tanhs)(H, keep + 2 * H, keep + 2 * H);
   for (int64_t k = 0; k < H; k++) h[k] = (h_old[k] - n[k]) * z[k] + n[k];
 }
 
@@ -211,7 +230,7 @@ static void NK(rnn)(int64_t H, bool relu, const void *av, void *hv) {
   const T *a = av;
   T *h = hv;
   if (relu) for (int64_t k = 0; k < H; k++) h[k] = a[k] > 0 ? a[k] : (a[k] != a[k] ? a[k] : 0);
-  else for (int64_t k = 0; k < H; k++) h[k] = NK_TANH(a[k]);
+  else NK(tanhs)(H, a, h);
 }
 
 static void NK(rnn_back)(int64_t H, bool relu, const void *hv, const void *dhv, void *dav) {

@@ -8,11 +8,13 @@
 #define NK(name) NK3(nk_##name, T, ISA)
 
 #define T float
+#define NK_VECTORS                         /* rows go through vector_rows.h */
 #define NK_EXP sc_exp_f32
 #define NK_TANH sc_tanh_f32
 #define NK_MADD sc_madd_f32
 #include "neural_rows.h"
 #undef T
+#undef NK_VECTORS
 #undef NK_EXP
 #undef NK_TANH
 #undef NK_MADD

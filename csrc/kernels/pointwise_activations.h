@@ -20,21 +20,21 @@ SC_PW_ROW(celu, 1, SAME, 0, F, VEC, 0.6f, a > 0 ? a : P(0) * M(expm1)(a / P(0)),
 SC_PW_ROW(selu, 1, SAME, 0, F, VEC, 0.6f, a > 0 ? (T)1.0507009873554804934 * a : (T)1.7580993408473768600 * M(expm1)(a), 0, "selu(x)", SC_OP_INPLACE,
           "1.0507 * elu(x, 1.6733).\nSource: Klambauer et al. 2017, \"Self-Normalizing Neural Networks\".",
           GRAD("where(gt(x, 0), dy * 1.0507009873554804934, dy * 1.7580993408473768600 * exp(clamp_max(x, 0)))"))
-SC_PW_ROW(gelu, 1, SAME, 0, F, VEC32, 0.8f, M(gelu)(a), 0, "gelu(x, approximate: str = \"none\")", SC_OP_INPLACE,
+SC_PW_ROW(gelu, 1, SAME, 0, F, VECTOR32, 0.8f, M(gelu)(a), 0, "gelu(x, approximate: str = \"none\")", SC_OP_INPLACE,
           "x times the normal distribution's share below x; approximate = \"tanh\" takes tanh(sqrt(2 / pi) (x + 0.044715 x^3)) for it.\n"
           "Source: Hendrycks and Gimpel 2016, \"Gaussian Error Linear Units\".",
           GRAD("gelu_slope(x, dy)"), .compose = sc__gelu_compose)
-SC_PW_ROW(gelu_tanh, 1, SAME, 0, F, VEC, 0.8f, M(gelu_tanh)(a), 0, "gelu_tanh(x)", SC_OP_INPLACE | SC_OP_INTERNAL, "gelu by its tanh approximation.", GRAD("gelu_tanh_slope(x, dy)"))
+SC_PW_ROW(gelu_tanh, 1, SAME, 0, F, VECTOR, 0.8f, M(gelu_tanh)(a), 0, "gelu_tanh(x)", SC_OP_INPLACE | SC_OP_INTERNAL, "gelu by its tanh approximation.", GRAD("gelu_tanh_slope(x, dy)"))
 SC_PW_ROW(gelu_slope, 2, SAME, 0, F, VEC32, 1, M(gelu_slope)(a) * b, 0, "gelu_slope(x, g)", SC_OP_INTERNAL, "The derivative of gelu times g.",
           GRAD("dy * g * (0.39894228040143267794 * exp(-0.5 * square(x)) * (2 - square(x)))", "gelu_slope(x, dy)"))
 SC_PW_ROW(gelu_tanh_slope, 2, SAME, 0, F, VEC32, 1, M(gelu_tanh_slope)(a) * b, 0, "gelu_tanh_slope(x, g)", SC_OP_INTERNAL, "The derivative of gelu_tanh times g.",
           GRAD("dy * g * gelu_tanh_curve(x)", "gelu_tanh_slope(x, dy)"))
 SC_PW_ROW(gelu_tanh_curve, 1, SAME, 0, F, VEC32, 1, M(gelu_tanh_curve)(a), 0, "gelu_tanh_curve(x)", SC_OP_INTERNAL, "The second derivative of gelu_tanh.",
           NOGRAD("third derivatives of the approximation are not offered"))
-SC_PW_ROW(silu, 1, SAME, 0, F, VEC, 0.6f, M(silu)(a), 0, "silu(x)", SC_OP_INPLACE, "x * sigmoid(x).", GRAD("dy * (sigmoid(x) * (1 + x * (1 - sigmoid(x))))"))
+SC_PW_ROW(silu, 1, SAME, 0, F, VECTOR, 0.6f, M(silu)(a), 0, "silu(x)", SC_OP_INPLACE, "x * sigmoid(x).", GRAD("dy * (sigmoid(x) * (1 + x * (1 - sigmoid(x))))"))
 SC_PW_ROW(mish, 1, SAME, 0, F, VEC, 0.6f, M(mish)(a), 0, "mish(x)", SC_OP_INPLACE, "x * tanh(softplus(x)).",
           GRAD("dy * (tanh(softplus(x)) + x * sigmoid(x) * (1 - square(tanh(softplus(x)))))"))
-SC_PW_ROW(sigmoid, 1, FLOAT, 0, F, VEC, 0.6f, M(sigmoid)(a), 0, "sigmoid(x)", SC_OP_INPLACE, "1 / (1 + exp(-x)).", GRAD("dy * ((1 - y) * y)"))
+SC_PW_ROW(sigmoid, 1, FLOAT, 0, F, VECTOR, 0.6f, M(sigmoid)(a), 0, "sigmoid(x)", SC_OP_INPLACE, "1 / (1 + exp(-x)).", GRAD("dy * ((1 - y) * y)"))
 SC_PW_ROW(logsigmoid, 1, SAME, 0, F, VEC, 0.8f, M(logsigmoid)(a), 0, "logsigmoid(x)", 0, "log(sigmoid(x)) without overflow.", GRAD("dy * sigmoid(-x)"))
 SC_PW_ROW(logit, 1, FLOAT, 0, F, VEC32, 0.8f, M(log)(a / (1 - a)), 0, "logit(x, eps: float?)", SC_OP_INPLACE,
           "log(x / (1 - x)); with eps x is first limited to eps … 1 - eps.", GRAD("where(isnan(y), y, dy / (x * (1 - x)))"), .compose = sc__logit_compose)

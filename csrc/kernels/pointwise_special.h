@@ -1,6 +1,6 @@
 /* Rows of the pointwise table: special functions. See pointwise_table.h. */
 
-SC_PW_ROW(erf, 1, FLOAT, 0, F, VEC32, 0.7f, M(erf)(a), 0, "erf(x)", SC_OP_INPLACE, "Error function.", GRAD("dy * 1.1283791670955125739 * exp(-square(x))"))
+SC_PW_ROW(erf, 1, FLOAT, 0, F, VECTOR32, 0.7f, M(erf)(a), 0, "erf(x)", SC_OP_INPLACE, "Error function.", GRAD("dy * 1.1283791670955125739 * exp(-square(x))"))
 SC_PW_ROW(erfc, 1, FLOAT, 0, F, VEC32, 1.2f, M(erfc)(a), 0, "erfc(x)", SC_OP_INPLACE, "1 - erf(x), exact for large x.", GRAD("dy * -1.1283791670955125739 * exp(-square(x))"))
 SC_PW_ROW(erfinv, 1, FLOAT, 0, F, ONE, 120, M(erfinv)(a), 0, "erfinv(x)", SC_OP_INPLACE, "The inverse of erf; NaN outside [-1, 1].", GRAD("dy * 0.88622692545275801365 * exp(square(y))"))
 SC_PW_ROW(erfcx, 1, FLOAT, 0, F, ONE, 40, M(erfcx)(a), 0, "special.erfcx(x)", 0, "exp(x^2) * erfc(x).", GRAD("dy * (2 * x * y - 1.1283791670955125739)"))

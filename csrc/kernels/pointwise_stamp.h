@@ -113,6 +113,22 @@
     else if (as == 1 && bs == 1) EACH(float a = ap[i]; float b = bp[i]; dp[i] = name##_fast(a, b)) \
     else EACH(float a = ap[i * as]; float b = bp[i * bs]; dp[i] = name##_fast(a, b)) \
   }
+/* A function of whole vectors (vector_math.h), what is left over in a padded one. */
+#define FN_VECTOR(name, arity, rule, e) \
+  HEAD(name) { \
+    (void)bv; (void)bs; (void)cv; (void)cs; (void)p; \
+    float *dp = d; \
+    const float *ap = av; \
+    int64_t i = 0; \
+    if (as == 1) for (; i + VM_LANES <= n; i += VM_LANES) VM(store)(dp + i, VM(name)(VM(load)(ap + i))); \
+    for (; i < n; i += VM_LANES) { \
+      float x[VM_LANES] = {0}; \
+      int64_t m = n - i < VM_LANES ? n - i : VM_LANES; \
+      for (int64_t k = 0; k < m; k++) x[k] = ap[(i + k) * as]; \
+      VM(store)(x, VM(name)(VM(load)(x))); \
+      memcpy(dp + i, x, (size_t)m * 4); \
+    } \
+  }
 #define fmod_fast sc_fmod_fast
 #define remainder_fast sc_remainder_fast
 #define floor_divide_fast sc_floordiv_fast
@@ -141,6 +157,8 @@
 #define WIDE_C(fn) fn##f
 #define DO_FI_VEC32 FN
 #define DO_F_VEC32 FN
+#define DO_F_VECTOR FN_VECTOR
+#define DO_F_VECTOR32 FN_VECTOR
 #define DO_F_WIDE FN_WIDE
 #define DO_FI_QUOTIENT FN_QUOTIENT
 #define DO_FI_COPIES FN_COPIES
@@ -152,6 +170,8 @@
 #undef WIDE_C
 #undef DO_FI_VEC32
 #undef DO_F_VEC32
+#undef DO_F_VECTOR
+#undef DO_F_VECTOR32
 #undef DO_FI_QUOTIENT
 #undef DO_FI_COPIES
 #define WIDE_C(fn) fn
@@ -161,6 +181,8 @@
 #define M(f) sc_##f##_f64
 #define DO_FI_VEC32 ONE_F
 #define DO_F_VEC32 ONE_F
+#define DO_F_VECTOR FN
+#define DO_F_VECTOR32 ONE_F
 #define DO_FI_QUOTIENT ONE_F
 #define DO_FI_COPIES ONE_F
 #include "pointwise_table.h"
@@ -227,6 +249,8 @@
 #define DO_F_ONE SKIP
 #define DO_FI_VEC32 SKIP
 #define DO_F_VEC32 SKIP
+#define DO_F_VECTOR SKIP
+#define DO_F_VECTOR32 SKIP
 #define DO_F_WIDE SKIP
 #define DO_FI_QUOTIENT SKIP
 #define DO_FI_COPIES SKIP
@@ -319,6 +343,8 @@
 #define DO_F_VEC(name) ROW(name, F32(name) F64(name))
 #define DO_FI_VEC32(name) ROW(name, F32(name) DEF_ONE(F64(name) INTS(name)))
 #define DO_F_VEC32(name) ROW(name, F32(name) DEF_ONE(F64(name)))
+#define DO_F_VECTOR(name) DO_F_VEC(name)
+#define DO_F_VECTOR32(name) DO_F_VEC32(name)
 #define DO_F_WIDE(name) DO_F_VEC(name)
 #define DO_FI_QUOTIENT(name) DO_FI_VEC32(name)
 #define DO_FI_COPIES(name) DO_FI_VEC32(name)

@@ -8,8 +8,8 @@
 ** rule, flags: see kernels.h.
 ** types: F floats, I integers (write 0 for the other expression), B bools by the integer expression over bytes of 0 and 1; without
 ** B bools are computed as int64, and whatever is not 0 is true.
-** isa: VEC stamps a loop per instruction set, VEC32 only in float32, WIDE and QUOTIENT are that for functions whose large arguments
-** the plain version must take, COPIES for
+** isa: VEC stamps a loop per instruction set, VEC32 only in float32, VECTOR and VECTOR32 the same, but float32 is the function of that
+** name in vector_math.h; WIDE and QUOTIENT are VEC for functions whose large arguments the plain version must take, COPIES for
 ** those that vectorise only over packed operands, ONE stamps a single loop (for calls that do not vectorise).
 ** cost: about, nanoseconds an element.
 ** GRAD: a formula per tensor input (see autodiff/formula.c); NOGRAD: why there is none. In formulas the values of the branch of
@@ -75,7 +75,7 @@ SC_PW_ROW(round_decimals, 1, SAME, 0, F, ONE, 30, M(decimals)(a, i0), 0, "round_
 SC_PW_ROW(frac, 1, SAME, 0, F, VEC, 0.3f, a - M(trunc)(a), 0, "frac(x)", SC_OP_INPLACE, "x - trunc(x); floats only.", GRAD("dy"))
 
 /* ---- exponentials and logarithms ---- */
-SC_PW_ROW(exp, 1, FLOAT, 0, F, VEC, 0.5f, M(exp)(a), 0, "exp(x)", SC_OP_INPLACE, "e to the power of x.", GRAD("dy * y"))
+SC_PW_ROW(exp, 1, FLOAT, 0, F, VECTOR, 0.5f, M(exp)(a), 0, "exp(x)", SC_OP_INPLACE, "e to the power of x.", GRAD("dy * y"))
 SC_PW_ROW(exp2, 1, FLOAT, 0, F, VEC32, 0.5f, M(exp2)(a), 0, "exp2(x)", SC_OP_INPLACE, "2 to the power of x.", GRAD("dy * y * 0.69314718055994530942"))
 SC_PW_ROW(expm1, 1, FLOAT, 0, F, VEC, 0.5f, M(expm1)(a), 0, "expm1(x)", SC_OP_INPLACE, "exp(x) - 1, exact near 0.", GRAD("dy * (y + 1)"))
 SC_PW_ROW(log, 1, FLOAT, 0, F, VEC, 0.6f, M(log)(a), 0, "log(x)", SC_OP_INPLACE, "Natural logarithm.", GRAD("dy / x"))
@@ -103,7 +103,7 @@ SC_PW_ROW(atan2, 2, FLOAT, 0, F, VEC32, 1, M(atan2)(a, b), 0, "atan2(x, other)",
           GRAD("dy * (other / (x * x + other * other))", "-dy * (x / (x * x + other * other))"))
 SC_PW_ROW(sinh, 1, FLOAT, 0, F, VEC, 1, M(sinh)(a), 0, "sinh(x)", SC_OP_INPLACE, "Hyperbolic sine.", GRAD("dy * cosh(x)"))
 SC_PW_ROW(cosh, 1, FLOAT, 0, F, VEC, 1, M(cosh)(a), 0, "cosh(x)", SC_OP_INPLACE, "Hyperbolic cosine.", GRAD("dy * sinh(x)"))
-SC_PW_ROW(tanh, 1, FLOAT, 0, F, VEC, 0.6f, M(tanh)(a), 0, "tanh(x)", SC_OP_INPLACE, "Hyperbolic tangent.", GRAD("dy * (1 - y * y)"))
+SC_PW_ROW(tanh, 1, FLOAT, 0, F, VECTOR, 0.6f, M(tanh)(a), 0, "tanh(x)", SC_OP_INPLACE, "Hyperbolic tangent.", GRAD("dy * (1 - y * y)"))
 SC_PW_ROW(asinh, 1, FLOAT, 0, F, VEC32, 1, M(asinh)(a), 0, "asinh(x)", SC_OP_INPLACE, "Inverse hyperbolic sine.", GRAD("dy * rsqrt(x * x + 1)"))
 SC_PW_ROW(acosh, 1, FLOAT, 0, F, VEC32, 1, M(acosh)(a), 0, "acosh(x)", SC_OP_INPLACE, "Inverse hyperbolic cosine; NaN below 1.", GRAD("dy * rsqrt(x * x - 1)"))
 SC_PW_ROW(atanh, 1, FLOAT, 0, F, VEC32, 1, M(atanh)(a), 0, "atanh(x)", SC_OP_INPLACE, "Inverse hyperbolic tangent.", GRAD("dy / (1 - x * x)"))

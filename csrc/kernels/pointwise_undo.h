@@ -10,6 +10,8 @@
 #undef DO_F_ONE
 #undef DO_FI_VEC32
 #undef DO_F_VEC32
+#undef DO_F_VECTOR
+#undef DO_F_VECTOR32
 #undef DO_F_WIDE
 #undef DO_FI_QUOTIENT
 #undef DO_FI_COPIES

@@ -2,29 +2,44 @@
 **
 ** Three passes over a row that stays in cache: the maximum, e^(x - max) with its sum (kept in double lanes), the scaling. */
 
+/* y = e^(x - m); its sum */
+static double RN(exp_less)(int64_t n, const T *x, T m, T *y) {
+#if FLOATING == 32
+  return VM(exps)(n, x, 1, m, 1, y);
+#else
+  double total = 0;
+  SC_IVDEP for (int64_t i = 0; i < n; i++) y[i] = EXP(x[i] - m);
+  RN(row_sum)(n, y, &total, 0);
+  return total;
+#endif
+}
+
+/* The maximum. NaN need not win: it comes back in the sum. */
+static T RN(top)(int64_t n, const T *x) {
+#if FLOATING == 32
+  return VM(largest)(n, x);
+#else
+  double top = -INFINITY;
+  RN(row_max)(n, x, &top, 0);
+  return top;
+#endif
+}
+
 static void RN(softmax)(int64_t n, const void *xv, void *yv, bool logarithm) {
   const T *x = xv;
   T *y = yv;
-  double top = -INFINITY;
-  RN(row_max)(n, x, &top, 0);
-  T m = (T)top;
-  double total = 0;
+  T m = RN(top)(n, x);
   if (logarithm) {
     enum { CHUNK = 256 };
     T e[CHUNK];
-    for (int64_t at = 0; at < n; at += CHUNK) {
-      int64_t k = n - at < CHUNK ? n - at : CHUNK;
-      for (int64_t i = 0; i < k; i++) e[i] = EXP(x[at + i] - m);
-      RN(row_sum)(k, e, &total, 0);
-    }
+    double total = 0;
+    for (int64_t at = 0; at < n; at += CHUNK) total += RN(exp_less)(n - at < CHUNK ? n - at : CHUNK, x + at, m, e);
     /* x - max is exact where it matters; the logarithm of a sum between 1 and n is small */
     T shift = (T)log(total);
     SC_IVDEP for (int64_t i = 0; i < n; i++) y[i] = (x[i] - m) - shift;
     return;
   }
-  SC_IVDEP for (int64_t i = 0; i < n; i++) y[i] = EXP(x[i] - m);
-  RN(row_sum)(n, y, &total, 0);
-  T scale = (T)(1 / total);
+  T scale = (T)(1 / RN(exp_less)(n, x, m, y));
   for (int64_t i = 0; i < n; i++) y[i] *= scale;
 }
 
