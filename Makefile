@@ -58,9 +58,16 @@ test:
 	@echo "test: everything passed"
 
 example:
-	$(LUA_ENV) $(LUA) examples/$(NAME).lua
+	@test -f examples/$(NAME).lua || { echo "make example NAME=trees | charlm | session | fashion"; exit 1; }
+	@$(MAKE) -s all
+	$(LUA_ENV) $(LUA) examples/$(NAME).lua $(ARGS)
+
+# eval "$(make -s env)": scripts anywhere find the checkout's module.
+env:
+	@echo "export LUA_PATH='$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;./?.lua;;' LUA_CPATH='$(abspath $(BUILD))/?.so;;'"
 
 repl:
+	@$(MAKE) -s all
 	$(LUA_ENV) $(LUA) -i -e 'sc = require "sconce"'
 
 lint:
@@ -134,9 +141,9 @@ rock-install: rock
 	cd lua && find sconce -name '*.lua' -exec install -D -m 644 '{}' '$(LUADIR)/{}' ';'
 
 help:
-	@echo "make demo | test | lint | sanitize | fuzz | hostile | bench [ONLY=pattern] | example NAME=trees | repl | install PREFIX=/usr/local"
+	@echo "make demo | test | lint | sanitize | fuzz | hostile | bench [ONLY=pattern] | example NAME=trees ARGS=… | repl | env | install PREFIX=/usr/local"
 
 clean:
 	rm -rf $(BUILD) build-rock
 
-.PHONY: all demo test example repl lint sanitize hostile ctest tsan fuzz bench install rock rock-install help clean
+.PHONY: all demo test example env repl lint sanitize hostile ctest tsan fuzz bench install rock rock-install help clean

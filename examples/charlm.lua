@@ -1,9 +1,10 @@
 --- A small GPT trained on the letters of a text file, which then writes text of its own, one letter at a time, with a key-value cache.
 ---
 ---   make example NAME=charlm                      the GPL's text, which every Debian has
----   lua5.4 examples/charlm.lua FILE [STEPS]       a text of yours
+---   make example NAME=charlm ARGS='FILE STEPS'    a text of yours; STEPS may be left out
 ---
 --- COMPILED=1: the training step becomes one static graph, the same code and the same losses.
+require "examples.usage" ()
 local sc = require "sconce"
 local nn, F, optim = sc.nn, sc.nn.functional, sc.optim
 
@@ -16,9 +17,14 @@ math.randomseed(1)
 
 -- ---------------------------------------------------------------- text
 
-local file = io.open(path, "r") or io.open("README.md", "r")
-local text = file:read("a"):gsub("[ \t]+", " ")
+local file, why = io.open(path, "r")
+if not file and not arg[1] then path = "README.md" file, why = io.open(path, "r") end
+if not file then error(why, 0) end
+local text, trouble = file:read("a") -- nil for a folder
 file:close()
+if not text then error(path .. ": " .. trouble, 0) end
+text = text:gsub("[ \t]+", " ")
+if #text <= CONTEXT + 1 then error(("%s: %d letters are too few, at least %d are needed"):format(path, #text, CONTEXT + 2), 0) end
 local letters, number = {}, {}
 for c in text:gmatch(".") do
   if not number[c] then

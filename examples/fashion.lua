@@ -2,11 +2,12 @@
 --- and draws the loss curve (SVG) and the CNN's first filters (PNG).
 ---
 ---   make demo                                       with Debian's dataset-fashion-mnist
----   lua5.4 examples/fashion.lua FOLDER              with IDX files (plain or .gz) in a folder of yours
----   lua5.4 examples/fashion.lua --digits            with the small digits in examples/data
----   lua5.4 examples/fashion.lua --check FILE KIND   what the new process runs: load, test, print the accuracy
+---   make example NAME=fashion ARGS=FOLDER           with IDX files (plain or .gz) in a folder of yours
+---   make example NAME=fashion ARGS=--digits         with the small digits in examples/data
+---   … ARGS='--check FILE KIND [FOLDER]'             what the new process runs: load, test, print the accuracy
 ---
 --- COMPILED=1: training steps and tests run as static graphs, the same code and the same losses.
+require "examples.usage" { ["--digits"] = true, ["--check"] = true }
 local sc = require "sconce"
 local nn, F, optim = sc.nn, sc.nn.functional, sc.optim
 local plot = require "examples.plot"
@@ -121,6 +122,7 @@ end
 -- ---------------------------------------------------------------- main
 
 if arg[1] == "--check" then
+  if not (arg[2] and MODELS[arg[3]]) then error("--check FILE KIND: a file, and mlp or cnn", 0) end
   local data = load_data(arg[4] or default_folder())
   local model = MODELS[arg[3]](data.side)
   model:load_state_dict(sc.load(arg[2]))
@@ -147,7 +149,7 @@ for _, kind in ipairs { "mlp", "cnn" } do
   local acc = accuracy(model, data.test_x, data.test_y)
   local path = OUT .. "/" .. kind .. ".safetensors"
   sc.save(path, model:state_dict())
-  local again = io.popen(string.format("lua5.4 examples/fashion.lua --check '%s' %s '%s'", path, kind, folder)):read("n")
+  local again = io.popen(string.format("%s %s --check '%s' %s '%s'", arg[-1], arg[0], path, kind, folder)):read("n")
   print(string.format("%s: test accuracy %.2f %%, %.2f %% after saving and a reload in a new process", kind, acc * 100, (again or 0) * 100))
   if again ~= tonumber(string.format("%.4f", acc)) then error("the reloaded model answers differently", 0) end
   if not small and acc < wanted[kind] then error(string.format("%s: expected at least %.0f %%", kind, wanted[kind] * 100), 0) end

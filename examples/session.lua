@@ -4,6 +4,7 @@
 ---
 --- Inputs are declared with names and sizes ("batch" may be anything), the model and its training step are recorded once, and then a
 --- session computes whatever is asked for: a loss, a prediction, a value in the middle, the gradients. Nothing runs while it is built.
+require "examples.usage" ()
 local sc = require "sconce"
 local nn, F, optim = sc.nn, sc.nn.functional, sc.optim
 

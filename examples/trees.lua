@@ -7,6 +7,7 @@
 ---
 --- COMPILED=1: the shape of a formula is Lua's business as before, but the networks at its nodes are static graphs, traced once each.
 --- Gradients flow through them, and the losses are the same.
+require "examples.usage" ()
 local sc = require "sconce"
 local nn, F, optim = sc.nn, sc.nn.functional, sc.optim
 

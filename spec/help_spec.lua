@@ -48,6 +48,71 @@ describe("help at the prompt", function()
   end)
 end)
 
+describe("help", function()
+  local optim, nn = sc.optim, sc.nn
+  local function spaces()
+    local core = require "sconce.core"
+    return {
+      [""] = sc, ["nn."] = nn, ["nn.functional."] = nn.functional, ["nn.utils."] = nn.utils, ["nn.init."] = nn.init, ["optim."] = optim,
+      ["optim.lr_scheduler."] = optim.lr_scheduler, ["data."] = sc.data, ["autograd."] = sc.autograd, ["linalg."] = sc.linalg,
+      ["special."] = sc.special, ["fft."] = sc.fft, ["x:"] = core.methods, ["module:"] = nn.Module, ["graph:"] = getmetatable(sc.graph()),
+    }
+  end
+  for prefix, space in pairs(spaces()) do
+    it("has a signature and a description for every name: " .. (prefix == "" and "sc" or prefix), function()
+      local count = 0
+      for name, v in pairs(space) do
+        local public = type(name) == "string" and name:sub(1, 1) ~= "_" and name ~= "core"
+        if public and (type(v) == "function" or (type(v) == "table" and rawget(v, "__name") and getmetatable(v))) then
+          local text = printed(sc.help, prefix .. name)
+          local signature, rest = text:match("^([^\n]*)\n(.*)$")
+          assert.truthy(signature and rest:find("%S"), prefix .. name .. ": " .. text)
+          assert.is_nil(text:find("There is nothing named", 1, true), prefix .. name)
+          count = count + 1
+        end
+      end
+      assert.truthy(count > 0 or prefix == "fft.")
+    end)
+  end
+
+  -- what is asked for, words of the answer
+  local ANSWERS = {
+    { "backward", "x:backward(gradient?, {retain_graph = false" }, { "item", "as a Lua number" }, { "no_grad", "gradients off" },
+    { "clip_grad_norm_", "parameters, max_norm: number" }, { "StepLR", "times gamma every step_size epochs" }, { "state_dict", "module:state_dict()" },
+    { "save", "Also: graph:save" }, { "absolute", "The same as abs" }, { "kaiming_uniform_", "mode: string = fan_in" }, { "shape", "The sizes" },
+    { "BCELoss", "binary_cross_entropy" }, { "cat", "dim: dim = 1" }, { "flatten", "start_dim: dim = 1, end_dim: dim = -1" },
+    { "torch.sum", "Sum over all elements" }, { "optim", "RMSprop" }, { "F", "cross_entropy" }, { "session", "graph:session()" },
+    { sc.nn, "Linear" }, { sc.nn.Linear, "in_features" }, { sc.nn.Linear(2, 3), "in_features" }, { sc.trapezoid, "trapezoid rule" },
+    { sc.no_grad, "gradients off" }, { function() end, "There is nothing named a function" }, { 3, "There is nothing named the number 3" },
+  }
+  for i, row in ipairs(ANSWERS) do
+    it("answers: " .. i .. " " .. row[2], function()
+      local text = printed(sc.help, row[1])
+      assert.truthy(text:find(row[2], 1, true), text)
+    end)
+  end
+
+  it("does without sources", function()
+    local open = io.open
+    io.open = function() return nil end -- luacheck: ignore 122
+    package.loaded["sconce.manual"] = nil
+    local ok, text = pcall(printed, sc.help, "no_grad")
+    io.open = open -- luacheck: ignore 122
+    package.loaded["sconce.manual"] = nil
+    assert.truthy(ok and text:find("no_grad(", 1, true), text)
+  end)
+
+  it("tells runs, sessions, loaders and datasets apart when they are printed", function()
+    local f = sc.compile(function(x) return x + 1 end)
+    f(sc.ones(2))
+    assert.equal("compiled function (1 trace)", tostring(f))
+    assert.truthy(tostring(f.last):find("run of a compiled function: graph of 1 node: arg1 float32", 1, true), tostring(f.last))
+    local ds = sc.data.TensorDataset(sc.ones(5))
+    assert.equal("TensorDataset: 5 samples", tostring(ds))
+    assert.equal("DataLoader: 5 samples in 3 batches of 2, shuffled", tostring(sc.data.DataLoader(ds, { batch_size = 2, shuffle = true })))
+  end)
+end)
+
 describe("a slip of the pen", function()
   local x = sc.ones(2)
   local w = sc.nn.Linear(2, 2)
@@ -64,6 +129,36 @@ describe("a slip of the pen", function()
     { "comparing by <=", function() return x <= x end, "x:lt(y)" },
     { "a list of tensors", function() local t = sc.tensor { x, x } return t end, "sc.stack" },
     { "a module for its parameters", function() local o = sc.optim.Adam(w) return o end, "m:parameters()" },
+    { "a place 0", function() return w[0] end, "members count from 1" },
+    { "a module without a device", function() w:cuda() end, "nothing to move" },
+    { "a name of torch", function() return sc.cuda.is_available() end, "nothing to move" },
+    { "a function of nn.utils", function() sc.nn.utils.clip_grad_norm(w:parameters(), 1) end, "did you mean clip_grad_norm_?" },
+    { "a function of nn.init", function() sc.nn.init.xavier_unifrm_(x) end, "did you mean xavier_uniform_?" },
+    { "a module for a tensor", function() local y = sc.relu(w) return y end, "expected a tensor, got a Linear" },
+    { "a class for a module", function() local m = sc.nn.Sequential(sc.nn.Linear) return m end, "expected a module, got the class Linear" },
+    { "a hole among modules", function() local m = sc.nn.Sequential(w, nil, w) return m end, "expected a module, got nil" },
+    { "a hole in a list of modules", function() local m = sc.nn.ModuleList { w, nil, w } return m end, "expected a module, got nil" },
+    { "a module that is no list", function() local m = sc.nn.ModuleList(w) return m end, "expected a list, got a Linear" },
+    { "a hole in a table", function() local t = sc.tensor { 1, nil, 3 } return t end, "expected numbers or booleans, got nil" },
+    { "a table of names", function() local t = sc.tensor { a = 1 } return t end, "a list with names in it" },
+    { "no function", function() sc.no_grad(1) end, "expected a function, got the number 1" },
+    { "a gradient's shape", function() sc.ones(2, { requires_grad = true }).grad = sc.ones(3) end, "shape {2}, got a float32 tensor of shape {3}" },
+    { "a negative norm", function() sc.nn.utils.clip_grad_norm_(w:parameters(), -1) end, "max_norm: expected a number from 0" },
+    { "ipairs of a loader", function() for _ in ipairs(sc.data.DataLoader(x)) do w:eval() end end, "for x, t in loader do" },
+    { "an output's name twice", function()
+      local g = sc.graph()
+      local y = g:input("x", { 2 }) + 1
+      g:output("y", y)
+      g:output("y", y)
+    end, 'there is an output named "y" already' },
+    { "a graph without outputs", function() sc.graph():save("x.onnx") end, "save: the graph has no output" },
+    { "a state of something else", function()
+      local opt = sc.optim.SGD(w:parameters(), { lr = 0.1 })
+      sc.optim.lr_scheduler.StepLR(opt, 2):load_state_dict {}
+    end, "is this the state of a StepLR?" },
+    { "float32 in gradcheck", function()
+      sc.autograd.gradcheck(function(v) return v:exp() end, { sc.ones(2, { requires_grad = true }) })
+    end, "give float64 inputs" },
     { "a dot for a colon", function() local o = sc.optim.Adam(w:parameters()) o.step() end, "opt:step()" },
   }
   for _, row in ipairs(SLIPS) do
@@ -86,5 +181,45 @@ describe("a slip of the pen", function()
     assert.is_nil(tostring(sc.nn.LSTM(3, 4)):find("bias=", 1, true))
     assert.is_nil(tostring(sc.nn.MultiheadAttention(4, 2)):find("bias=", 1, true))
     assert.truthy(tostring(sc.nn.GRU(3, 4, { bias = false })):find("bias=false", 1, true))
+  end)
+end)
+
+describe("what people write from memory", function()
+  it("loops over a loader by itself, called, or through pairs; and reads samples of a dataset by number", function()
+    local ds = sc.data.TensorDataset(sc.arange(5), sc.arange(5) * 2)
+    local loader = sc.data.DataLoader(ds, { batch_size = 2 })
+    for _, walk in ipairs { function() return loader end, function() return loader() end, function() return pairs(loader) end } do
+      local seen = {}
+      for x, t in walk() do
+        assert.same((x * 2):totable(), t:totable())
+        seen[#seen + 1] = #x
+      end
+      assert.same({ 2, 2, 1 }, seen)
+    end
+    assert.same({ 3, 6 }, { ds[4][1]:item(), ds[4][2]:item() })
+    local n = 0
+    for i, sample in ipairs(ds) do n = n + (sample[1]:item() == i - 1 and 1 or 0) end
+    assert.equal(5, n)
+    assert.has_error(function() return ds[0] end)
+  end)
+
+  it("compiles a module as it is", function()
+    local net = sc.nn.Sequential(sc.nn.Linear(2, 3), sc.nn.ReLU())
+    local x = sc.rand(4, 2)
+    assert.same(net(x):totable(), sc.compile(net)(x):totable())
+    assert.is_true((sc.verify(net, x)))
+  end)
+
+  it("leaves tables that it is given as they are", function()
+    local milestones = { 4, 2 }
+    local opt = sc.optim.SGD(sc.nn.Linear(1, 1):parameters(), { lr = 1.0 })
+    local schedule = sc.optim.lr_scheduler.MultiStepLR(opt, milestones)
+    for _ = 1, 4 do schedule:step() end
+    assert.same({ 4, 2 }, milestones)
+    assert.near(0.01, opt.param_groups[1].lr, 1e-12)
+  end)
+
+  it("shows of a layer what differs from the defaults, lists too", function()
+    assert.equal("Conv2d(3, 4, kernel_size={3, 3}, padding={1, 1})", tostring(sc.nn.Conv2d(3, 4, 3, { padding = 1 })):match("Conv2d%b()"))
   end)
 end)

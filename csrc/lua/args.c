@@ -280,6 +280,7 @@ static bool read_param(reader *r, int param, int at) {
 /* A table with string keys. */
 static bool is_options(lua_State *L, int at) {
   if (lua_type(L, at) != LUA_TTABLE) return false;
+  if (lua_getmetatable(L, at)) { lua_pop(L, 1); return false; }        /* a module is no options */
   lua_pushnil(L);
   if (!lua_next(L, at)) return false;
   bool named = lua_type(L, -2) == LUA_TSTRING;
@@ -322,6 +323,32 @@ static bool read_options(reader *r, int at, int given) {
   return true;
 }
 
+const char *sc__signature_shown(const char *text, char *out, size_t size) {
+  static const char *const POSITION[] = {": dim = ", ": dim[] = ", ": index = "};
+  size_t at = 0;
+  while (*text && at + 24 < size) {
+    size_t n = 0;
+    for (int i = 0; i < SC_COUNT(POSITION); i++) {
+      size_t length = strlen(POSITION[i]);
+      if (strncmp(text, POSITION[i], length) == 0 && text[length] >= '0' && text[length] <= '9') n = length;
+    }
+    if (!n) { out[at++] = *text++; continue; }
+    memcpy(out + at, text, n);
+    at += n;
+    int position = 0;
+    for (text += n; *text >= '0' && *text <= '9' && position < 1000; text++) position = position * 10 + (*text - '0');
+    at += (size_t)snprintf(out + at, size - at, "%d", position + 1);
+  }
+  out[at] = 0;
+  return out;
+}
+
+int sc__signature_text(lua_State *L) {
+  char text[1000];
+  lua_pushstring(L, sc__signature_shown(luaL_checkstring(L, 1), text, sizeof text));
+  return 1;
+}
+
 static bool read_all(reader *r) {
   lua_State *L = r->L;
   const sc_opinfo *op = r->op;
@@ -358,7 +385,8 @@ static bool read_all(reader *r) {
   for (int i = 0; i < op->n_params; i++) {
     const sc_param *p = &op->param[i];
     bool absent = p->type == SC_P_TENSOR ? p->slot >= r->n_in || !r->in[p->slot] : p->type != SC_P_TENSORS && r->attr[p->slot].kind == SC_ATTR_NONE;
-    if (p->required && absent) return fail(r, i, "is missing; the op is %s", op->def->signature);
+    char text[1000];
+    if (p->required && absent) return fail(r, i, "is missing; the op is %s", sc__signature_shown(op->def->signature, text, sizeof text));
   }
   return true;
 }

@@ -106,6 +106,9 @@ int sc__op_function(lua_State *L);
 int sc__call_op(lua_State *L, binding *b, const sc_opinfo *op);
 
 int sc__composite(lua_State *L);
+/* A signature as people read it: positions that stand as defaults count from 1. */
+const char *sc__signature_shown(const char *text, char *out, size_t size);
+int sc__signature_text(lua_State *L);                     /* core.signature_text(text): the same */
 const sc_opinfo *sc__composite_op(lua_State *L);           /* of the function on top, when it is a composite; else NULL */
 
 /* ---- hostile.c: nothing but in the hostile build ---- */

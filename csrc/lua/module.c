@@ -281,7 +281,8 @@ static int op_info(lua_State *L) {
   const sc_opinfo *op = sc__op_find(b->ctx, luaL_checkstring(L, 1));
   if (!op) return 0;
   lua_createtable(L, 0, 8);
-  lua_pushstring(L, op->def->signature); lua_setfield(L, -2, "signature");
+  char text[1000];
+  lua_pushstring(L, sc__signature_shown(op->def->signature, text, sizeof text)); lua_setfield(L, -2, "signature");
   lua_pushstring(L, op->def->help); lua_setfield(L, -2, "help");
   lua_pushboolean(L, (op->flags & SC_OP_INTERNAL) != 0); lua_setfield(L, -2, "internal");
   lua_pushboolean(L, op->inplace); lua_setfield(L, -2, "inplace");
@@ -316,7 +317,7 @@ static int op_names(lua_State *L) {
 static const luaL_Reg FUNCTIONS[] = {
   {"set_inside", set_inside}, {"manual_seed", manual_seed}, {"set_num_threads", set_num_threads}, {"get_num_threads", get_num_threads},
   {"set_memory_limit", set_memory_limit}, {"stats", stats}, {"now", now}, {"memory_allocated", memory_allocated},
-  {"op_info", op_info}, {"op_names", op_names}, {"op_prepare", op_prepare}, {"composite", sc__composite}, {NULL, NULL}};
+  {"op_info", op_info}, {"op_names", op_names}, {"op_prepare", op_prepare}, {"composite", sc__composite}, {"signature_text", sc__signature_text}, {NULL, NULL}};
 
 /* The context that a state was given is kept by a box of its own, until the module's binding has taken a reference of it. */
 static int given_gc(lua_State *L) {

@@ -19,7 +19,7 @@ local function add(into, signature, help, fn, method)
   local f = core.composite(signature, fn)
   into[short] = f
   if method then core.methods[short] = f end
-  define.info[name] = { signature = signature, help = help }
+  define.info[name] = { signature = core.signature_text(signature), help = help, fn = f }
   return f
 end
 

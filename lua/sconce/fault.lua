@@ -47,6 +47,7 @@ function fault.describe(v)
   local meta = getmetatable(v)
   local name = type(meta) == "table" and rawget(meta, "__name")
   if kind == "table" and type(name) == "string" then return "a " .. name end
+  if kind == "table" and type(rawget(v, "__name")) == "string" then return "the class " .. v.__name end
   if kind == "userdata" then
     local ok, shape = pcall(function() return v.shape end)
     if ok and type(shape) == "table" then return ("a tensor of shape {%s}"):format(table.concat(shape, ", ")) end

@@ -319,12 +319,14 @@ function Graph:text()
   return self.core:text()
 end
 
+--- Prints the recording: a line for each node, with its shapes and the script's line.
 function Graph:print() print(self:text()) end
 
 function Graph:__tostring()
   local inputs = {}
   for i, input in ipairs(self.inputs) do inputs[i] = ("%s %s %s"):format(input.name, input.dtype, shape_words(input.shape)) end
-  return ("graph of %d nodes: %s -> %s"):format(self.core:size(), #inputs > 0 and table.concat(inputs, ", ") or "no inputs",
+  local n = self.core:size()
+  return ("graph of %d node%s: %s -> %s"):format(n, n == 1 and "" or "s", #inputs > 0 and table.concat(inputs, ", ") or "no inputs",
     #self.outputs > 0 and table.concat(self.outputs, ", ") or "no outputs")
 end
 

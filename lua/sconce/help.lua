@@ -1,27 +1,11 @@
---- What the prompt answers: `sc.help "conv2d"`, `sc.apropos "pool"`, and the nearest names for a misspelt one. Everything comes out
---- of the op table and the signatures of ops written in Lua; nothing is written down twice.
+--- What the prompt answers: `sc.help "conv2d"`, `sc.apropos "pool"`, and the nearest names for a misspelt one. What is said about a name
+--- comes from lua/sconce/manual.lua; nothing is written down twice.
 local core = require "sconce.core"
-local define = require "sconce.define"
 local fault = require "sconce.fault"
 
 local help = {}
 
---- Every documented name -> { signature =, help = }.
-local function entries()
-  local all = {}
-  for _, name in ipairs(core.op_names()) do
-    local info = core.op_info(name)
-    if not info.internal and not info.inplace then all[name] = info end
-  end
-  for name, info in pairs(define.info) do all[name] = info end
-  local sc = require "sconce"
-  for prefix, space in pairs { nn = sc.nn, optim = sc.optim, ["optim.lr_scheduler"] = sc.optim.lr_scheduler, data = sc.data } do
-    for name in pairs(space) do
-      if fault.signatures[name] then all[prefix .. "." .. name] = { signature = prefix .. "." .. fault.signatures[name] } end
-    end
-  end
-  return all
-end
+local function entries() return require("sconce.manual").entries() end
 
 --- Number of single-letter changes (insert, drop, replace, swap of neighbours) between two words, or `limit + 1` when there are more.
 local function distance(a, b, limit)
@@ -70,9 +54,17 @@ function help.suggest(name, candidates, otherwise)
   return #near > 0 and "did you mean " .. table.concat(near, ", ") .. "?" or otherwise
 end
 
--- What PyTorch's tensors have and these do not, with what to write instead.
+-- What PyTorch has and we do not, with what to write instead, by what is asked for it.
 local HOST = "all tensors are in the host's memory, so there is nothing to move"
-local ELSEWHERE = {
+local ELSEWHERE = {}
+ELSEWHERE.sconce = {
+  cuda = HOST, device = HOST, backends = HOST, from_numpy = "sc.tensor(table), sc.from_string(bytes, shape, dtype), or sc.load of an .npy file",
+  Tensor = "sc.tensor(…)", FloatTensor = "sc.tensor(…, {dtype = \"float32\"})", LongTensor = "sc.tensor(…, {dtype = \"int64\"})",
+  set_grad_enabled = "sc.autograd.set_grad_enabled(enabled, fn)", inference_mode = "sc.no_grad(function() … end)",
+  set_default_dtype = "the option dtype says it for each tensor; model:to(\"float64\") converts", get_default_dtype = "it is float32",
+  utils = "datasets and loaders are in sc.data", jit = "sc.compile(fn) traces a function", onnx = "g:save(path) and sc.load_graph(path)",
+}
+ELSEWHERE["a tensor"] = {
   device = "all tensors are in the host's memory", cuda = HOST, cpu = HOST, is_cuda = HOST, pin_memory = HOST,
   data = "x:detach() is the same memory without a history; sc.no_grad(function() … end) writes into parameters",
   numpy = "x:totable() gives Lua tables, x:tostring_bytes() the bytes", apply_ = "write it with ops, or go through x:totable()",
@@ -92,7 +84,7 @@ function help.missing(what, name, ...)
   for _, set in ipairs { ... } do
     for k in pairs(set) do all[k] = true end
   end
-  local hint = what == "a tensor" and ELSEWHERE[name]
+  local hint = ELSEWHERE[what] and ELSEWHERE[what][name]
   if hint then fault.raise_plain("%s has no field \"%s\": %s", what, name, hint) end
   if what == "a tensor" then
     for _, k in ipairs { "shape", "dtype", "grad", "requires_grad", "grad_fn", "is_leaf", "ndim" } do all[k] = true end
@@ -102,45 +94,98 @@ function help.missing(what, name, ...)
   fault.raise_plain("%s has no field \"%s\"; did you mean %s?", what, name, table.concat(names, ", "))
 end
 
+local SPACES = { "", "nn.functional.", "nn.", "x:", "x.", "optim.", "optim.lr_scheduler.", "data.", "nn.utils.", "nn.init.", "autograd.",
+  "module:", "graph:", "run:", "session:", "job:", "function:", "optimizer:", "schedule:", "loader:", "linalg.", "special.", "fft." }
+
+--- The full names that a name may stand for, the likeliest first.
 local function resolve(name, all)
-  if all[name] then return name end
-  if all["nn.functional." .. name] then return "nn.functional." .. name end
-  for _, space in ipairs { "nn.", "optim.", "optim.lr_scheduler.", "data." } do
-    if all[space .. name] then return space .. name end
+  local list, seen = {}, {}
+  local function take(full)
+    if all[full] and not seen[full] and (#list == 0 or all[full].help ~= all[list[1]].help) then
+      seen[full], list[#list + 1] = true, full
+    end
   end
-  local bare = name:gsub("^sc%.", ""):gsub("^F%.", "nn.functional."):gsub("^functional%.", "nn.functional."):gsub("_$", "")
-  if all[bare] then return bare end
-  local last = bare:match("[%w_]+$")
-  return all[last] and last or nil
+  take(name)
+  local bare = name:gsub("^sc%.", ""):gsub("^torch%.", ""):gsub("^F%.", "nn.functional."):gsub("^functional%.", "nn.functional.")
+  local last = bare:match("[%w_]+$") or bare
+  for _, word in ipairs { bare, (bare:gsub("_$", "")), last, (last:gsub("_$", "")) } do
+    for _, space in ipairs(SPACES) do take(space .. word) end
+    if #list > 0 then return list end
+  end
+  return list
 end
 
---- Prints what an op does: signature, shapes, errors, an example. Without a name: how to use the help.
----@param name? string
+--- The name of what is no string: a function, a class, a module, an optimiser, a tensor.
+local function name_of(value)
+  if type(value) == "userdata" and core.is_tensor(value) then return "tensor" end
+  local known = type(value) == "function" and require("sconce.manual").names_of()[value]
+  if known then return known end
+  local sc = require "sconce"
+  for _, space in ipairs { sc, sc.nn, sc.nn.utils, sc.nn.init, sc.optim, sc.optim.lr_scheduler, sc.data, sc.autograd } do
+    for name, v in pairs(space) do if v == value then return name end end
+  end
+  local name = type(value) == "table" and (rawget(value, "__name") or value.__name)
+  return type(name) == "string" and name or nil
+end
+
+--- Prints the names of a space such as "nn" or "optim.lr_scheduler", or of the space itself; false when it is none.
+local function list_space(all, name)
+  local sc = require "sconce"
+  if name == sc then name = "" end
+  for short, space in pairs { nn = sc.nn, ["nn.functional"] = sc.functional, ["nn.utils"] = sc.nn.utils, ["nn.init"] = sc.nn.init, optim = sc.optim,
+    ["optim.lr_scheduler"] = sc.optim.lr_scheduler, data = sc.data, autograd = sc.autograd, linalg = sc.linalg, special = sc.special, fft = sc.fft } do
+    if name == space then name = short end
+  end
+  if type(name) ~= "string" or all[name] then return false end
+  local prefix, list = name:gsub("^sc%.?", ""), {}
+  if prefix ~= "" then prefix = prefix:gsub("^F$", "nn.functional"):gsub("^lr_scheduler$", "optim.lr_scheduler") .. "." end
+  for full in pairs(all) do
+    local rest = full:sub(1, #prefix) == prefix and full:sub(#prefix + 1)
+    if rest and rest:find("^[%w_]+$") then list[#list + 1] = rest end
+  end
+  if #list == 0 then return false end
+  table.sort(list)
+  local line = ""
+  for _, word in ipairs(list) do
+    if #line + #word > 118 then
+      print(line)
+      line = ""
+    end
+    line = line .. (line == "" and "" or " ") .. word
+  end
+  print(line)
+  return true
+end
+
+--- Prints what a name does: arguments, shapes, errors, an example. It may also be the function, class or module itself.
+--- Without a name: how to use the help.
+---@param name? string|function|table
 function help.help(name)
   if name == nil then
-    print('sc.help "conv2d" explains an op; sc.apropos "pool" finds ops by a word. x:op(…) is sc.op(x, …);\n'
+    print('sc.help "conv2d" explains a name; sc.apropos "pool" finds names by a word. x:op(…) is sc.op(x, …);\n'
       .. "options come last, by position or as a table of names. Dimensions and indices start at 1.")
     return
   end
   local all = entries()
-  for known, fn in pairs(type(name) == "function" and core.ops or {}) do
-    if fn == name then name = known break end
-  end
-  local found = type(name) == "string" and resolve(name, all)
-  if not found then
+  if list_space(all, name) then return end
+  local word = type(name) == "string" and name or name_of(name)
+  local found = word and resolve(word, all) or {}
+  if #found == 0 then
     local words = {}
     for key in pairs(all) do words[key:match("[%w_]+$")] = true end
-    print(string.format("There is nothing named %s; %s", tostring(name), help.suggest(tostring(name), words,
+    local shown = word or fault.describe(name)
+    print(string.format("There is nothing named %s; %s", shown, help.suggest(shown, words,
       'sc.apropos "word" looks through names and descriptions.')))
     return
   end
-  local info = all[found]
+  local info = all[found[1]]
   print(info.signature)
   for line in (info.help or ""):gmatch("[^\n]+") do print("  " .. line) end
   if info.no_grad then print("  No gradient: " .. info.no_grad .. ".") end
+  if #found > 1 then print("Also: " .. table.concat(found, ", ", 2) .. ".") end
 end
 
---- Prints the ops whose name or first line holds a word.
+--- Prints the names that hold a word, or whose first line does.
 ---@param word string
 function help.apropos(word)
   if type(word) ~= "string" then fault.raise("apropos", "expected a word, got %s", type(word)) end

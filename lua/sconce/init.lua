@@ -30,20 +30,26 @@ setmetatable(sc.functional, { __index = function(t, name)
 end })
 setmetatable(core.properties, { __index = function(t, name) return missing("a tensor", name, core.methods, t) end })
 
---- An empty graph, to be built by hand; see lua/sconce/graph.lua.
+--- An empty graph, to be built by hand: g:input, g:output, g:compile, g:session, g:save.
 function sc.graph() return require("sconce.graph").new() end
 
---- A function traced into a static graph; see lua/sconce/compile.lua.
+--- A function (or module) that is traced into a static graph at its first call for each kind of arguments, and run from it.
+--- options: keep_grads = true leaves p.grad as eager would; exact = true keeps every bit; passes = { fusion = false } switches passes off;
+--- limit: the most traces, 64. See docs/graphs.md.
 function sc.compile(fn, options) return require("sconce.compile").compile(fn, options) end
---- An ONNX model as something to call; see lua/sconce/onnx/.
+--- An ONNX model as something to call: run { x = … }.y. What sconce has saved comes back with the same bits, training steps too.
+--- options: passes; nodes = true reads the standard nodes of a file of ours.
 function sc.load_graph(path, options) return require("sconce.onnx").load(path, options) end
 --- Runs f line by line and compiled and says what differs first: true or false, and a text. See lua/sconce/verify.lua.
 function sc.verify(f, ...) return require("sconce.verify").verify(f, { tolerance = 1e-5, seed = 1 }, ...) end
+--- Declares that a table will not change, so that compiled functions need not watch it; returns it.
 function sc.constant(t) return require("sconce.compile").constant(t) end
 sc.config = setmetatable({}, { __index = function(_, k) return require("sconce.compile").config[k] end,
   __newindex = function(_, k, v) require("sconce.compile").config[k] = v end })
 
+--- Explains a name, a function, a class or a module; without one, how to use the help.
 function sc.help(name) return require("sconce.help").help(name) end
+--- Finds names by a word in them or in their first line.
 function sc.apropos(word) return require("sconce.help").apropos(word) end
 
 for _, name in ipairs { "from_string", "manual_seed", "set_num_threads", "get_num_threads", "memory_allocated", "stats",
@@ -85,8 +91,10 @@ function sc.tensor(value, options)
   return t
 end
 
---- A training run's state in one file, and back: see lua/sconce/checkpoint.lua.
+--- A training run's state in one file: things by name, anything with a state_dict, numbers, strings, tensors, tables; the random state goes along.
+--- Example: sc.save_checkpoint("run.safetensors", { model = net, optimizer = opt, scheduler = sched, loader = loader, epoch = 3 })
 function sc.save_checkpoint(...) return require("sconce.checkpoint").save(...) end
+--- Reads what save_checkpoint wrote: load_checkpoint(path, things) puts states into things of the same names and returns the rest by name.
 function sc.load_checkpoint(...) return require("sconce.checkpoint").load(...) end
 
 package.loaded["sconce"] = sc -- the files below want it
@@ -99,6 +107,9 @@ for _, family in ipairs {
   "create", "reduce", "shape", "pointwise", "files", "losses", "linalg", "neural", "stats", "differences",
 } do
   require("sconce.ops." .. family)
+end
+for _, space in ipairs { "autograd", "linalg", "special", "fft" } do
+  setmetatable(sc[space], { __index = function(t, name) return missing(space, name, t) end })
 end
 
 return sc

@@ -5,7 +5,7 @@
 local core = require "sconce.core"
 local fault = require "sconce.fault"
 
-local run = {}
+local run = { classes = {} } -- classes: "graph", "run", "session", "job", "function" -> class, for the help
 
 local NILS = {} -- fields that may be absent
 for _, name in ipairs { "last", "core", "open", "gradients", "by_value", "dispatcher", "plain", "compiled", "known", "what", "check_nan", "values",
@@ -15,6 +15,8 @@ for _, name in ipairs { "last", "core", "open", "gradients", "by_value", "dispat
 ---@param what string  # "a graph"
 function run.class(what)
   local class = {}
+  local short = what:match("%w+$")
+  run.classes[short] = run.classes[short] or class
   function class.__index(_, name)
     local v = class[name]
     if v ~= nil or type(name) ~= "string" or name:sub(1, 1) == "_" or NILS[name] then return v end

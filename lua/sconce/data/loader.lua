@@ -1,13 +1,15 @@
 --- DataLoader: a dataset in batches. `for x, t in loader do` starts an epoch; leaving the loop early ends it.
 ---
 --- The order of an epoch follows from one number, drawn when the epoch begins: from `seed` and the epoch's number, from `generator`, or
---- from
---- the global generator. So the state is a few numbers, and a loader that takes over a state hands out the rest of the epoch in the
+--- from the global generator. So the state is a few numbers, and a loader that takes over a state hands out the rest of the epoch in the
 --- same order.
 local sc = require "sconce"
 local fault = require "sconce.fault"
 local dataset = require "sconce.data.dataset"
 
+--- A dataset in batches: `for x, t in loader do … end` goes through one epoch. dataset: a TensorDataset, or anything with len() and get(i).
+--- shuffle: another order every epoch, which seed or generator decide. drop_last: no smaller batch at the end.
+--- collate_fn(samples): makes a batch of a list of samples, each a list of its parts. sampler: a list of sample numbers.
 local Loader = { __name = "DataLoader" }
 Loader.__index = Loader
 

@@ -40,6 +40,7 @@ local TABLE = {
 for _, row in ipairs(TABLE) do
   local name, fn, params = row[1], row[2], row[3]
   local C = layer(name, params)
+  C._of = fn -- for the help
   L[name] = C
   local fields = {}
   for _, p in ipairs(params) do

@@ -21,8 +21,11 @@ local function list_methods(C, accepts, what)
     return self
   end
   function C:extend(list)
-    fault.expect(self.__name, "the list of members", "table", list)
-    local n = rawlen(list)
+    local own = is_module(list) and fields(list) or list
+    if type(own) ~= "table" or (is_module(list) and not list.extend) then
+      fault.raise(self.__name, "expected a list, got %s", fault.describe(list))
+    end
+    local n = rawlen(own)
     for k in pairs(getmetatable(list) == nil and list or {}) do -- a hole would hide what comes after it
       if math.type(k) == "integer" and k > n then n = k end
     end

@@ -23,4 +23,8 @@ for _, family in ipairs { "linear", "conv", "pooling", "norm", "embedding", "act
   for name, class in pairs(require("sconce.nn." .. family)) do nn[name] = class end
 end
 
+for _, space in ipairs { "init", "utils" } do
+  setmetatable(nn[space], { __index = function(t, name) return require("sconce.help").missing("nn." .. space, name, t) end })
+end
+
 return setmetatable(nn, { __index = function(t, name) return require("sconce.help").missing("nn", name, t) end })

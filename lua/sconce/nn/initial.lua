@@ -21,20 +21,25 @@ function init.uniform_(t, ...)
 end
 
 local read_normal = fault.reader("normal_", { { "mean:number", 0 }, { "std:number", 1 }, "generator?" })
+--- Normal numbers.
 function init.normal_(t, ...)
   fault.expect("normal_", 1, "tensor", t)
   local o = read_normal(...)
   return quiet(t, function() t:normal_(o.mean, o.std, o.generator) end)
 end
 
+--- The same value everywhere.
 function init.constant_(t, v)
   fault.expect("constant_", 1, "tensor", t)
   if type(v) ~= "number" then fault.raise("constant_", "argument 2 (val): expected a number, got %s", fault.describe(v)) end
   return quiet(t, function() t:fill_(v) end)
 end
+--- Ones everywhere.
 function init.ones_(t) return init.constant_(t, 1) end
+--- Zeros everywhere.
 function init.zeros_(t) return init.constant_(t, 0) end
 
+--- Ones on the diagonal of a matrix, zeros elsewhere.
 function init.eye_(t)
   fault.expect("eye_", 1, "tensor", t)
   if t:dim() ~= 2 then fault.raise("eye_", "expected 2 dimensions, got %d", t:dim()) end
@@ -86,6 +91,7 @@ function init.calculate_gain(nonlinearity, param)
 end
 
 local read_gain = fault.reader("xavier", { { "gain:number", 1 }, "generator?" })
+--- Uniform in ±gain √(6 / (fan_in + fan_out)).
 --- Source: Glorot and Bengio 2010, "Understanding the difficulty of training deep feedforward neural networks".
 function init.xavier_uniform_(t, ...)
   fault.expect("xavier_uniform_", 1, "tensor", t)
@@ -93,6 +99,7 @@ function init.xavier_uniform_(t, ...)
   local a = o.gain * math.sqrt(6 / (fan_in + fan_out))
   return init.uniform_(t, -a, a, o.generator)
 end
+--- Normal, with deviation gain √(2 / (fan_in + fan_out)). Source: as of xavier_uniform_.
 function init.xavier_normal_(t, ...)
   fault.expect("xavier_normal_", 1, "tensor", t)
   local o, fan_in, fan_out = read_gain(...), init.calculate_fan_in_and_fan_out(t)
@@ -106,6 +113,7 @@ local function kaiming_std(t, o)
   if o.mode ~= "fan_in" and o.mode ~= "fan_out" then fault.raise("kaiming", "mode: expected \"fan_in\" or \"fan_out\", got %q", o.mode) end
   return init.calculate_gain(o.nonlinearity, o.a) / math.sqrt(o.mode == "fan_in" and fan_in or fan_out)
 end
+--- Uniform in ±gain √(3 / fan), where gain belongs to the nonlinearity (a: the slope of leaky_relu) and fan to the mode.
 --- Source: He et al. 2015, "Delving deep into rectifiers".
 function init.kaiming_uniform_(t, ...)
   fault.expect("kaiming_uniform_", 1, "tensor", t)
@@ -114,6 +122,7 @@ function init.kaiming_uniform_(t, ...)
   local bound = math.sqrt(3) * kaiming_std(t, o)
   return init.uniform_(t, -bound, bound, o.generator)
 end
+--- Normal, with deviation gain / √fan. Source: as of kaiming_uniform_.
 function init.kaiming_normal_(t, ...)
   fault.expect("kaiming_normal_", 1, "tensor", t)
   local o = read_kaiming(...)

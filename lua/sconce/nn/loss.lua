@@ -35,6 +35,7 @@ local TABLE = {
 for _, row in ipairs(TABLE) do
   local name, fn, params = row[1], row[2], row[3]
   local C = layer(name, params)
+  C._of = fn -- for the help
   L[name] = C
   local names = {}
   for i, p in ipairs(params) do names[i] = (type(p) == "table" and p[1] or p):match("^[%w_]+") end

@@ -24,6 +24,7 @@ local ELSEWHERE = {
   register_full_backward_hook = "tensors have register_hook", get_submodule = "m.fc.weight is a field", get_parameter = "m.fc.weight is a field",
 }
 
+--- The class that all modules come from: nn.class("Net") makes one of your own.
 local Module = setmetatable({ __name = "Module" }, { __index = function(_, name) -- what no class has
   if math.type(name) == "integer" and name < 1 then
     fault.raise_plain("there is no member %d: members count from 1, and m:get(-1) counts from the end", name)
@@ -32,6 +33,7 @@ local Module = setmetatable({ __name = "Module" }, { __index = function(_, name)
 end })
 Module.__index = Module
 
+--- Whether a value is a module.
 local function is_module(v) return type(v) == "table" and rawget(fields_of(v), "_fields") ~= nil end
 
 local function is_parameter(v)
@@ -157,8 +159,10 @@ local function class(name, parent)
   })
 end
 
+--- The constructor, to be written by a class: `function Net:init(n) self.fc = nn.Linear(n, 10) end`.
 function Module.init() end
 
+--- What a call of the module does, to be written by a class: `function Net:forward(x) return self.fc(x) end`.
 function Module:forward()
   fault.raise(self.__name, "the class has no forward method")
 end
@@ -241,6 +245,7 @@ function Module:parameters(recurse) return seconds(members(self, "parameter", re
 function Module:named_parameters(recurse) return walkable(members(self, "parameter", recurse), true) end
 --- Every buffer once: a list.
 function Module:buffers(recurse) return seconds(members(self, "buffer", recurse)) end
+--- `for name, t in net:named_buffers() do`: every buffer once, with its name.
 function Module:named_buffers(recurse) return walkable(members(self, "buffer", recurse), true) end
 
 --- `for name, m in net:named_modules() do`: this module ("") and all below, each once.
@@ -249,13 +254,16 @@ function Module:named_modules()
   visit(self, "", {}, function(name, m) items[#items + 1] = { name, m } end)
   return walkable(items, true)
 end
+--- This module and all below, each once: a list.
 function Module:modules() return seconds(self:named_modules()) end
 
+--- `for name, m in net:named_children() do`: the modules directly below.
 function Module:named_children()
   local items = {}
   each_field(self, function(name, v, kind) if kind == "module" then items[#items + 1] = { key(name), v } end end)
   return walkable(items, true)
 end
+--- The modules directly below: a list.
 function Module:children() return seconds(self:named_children()) end
 
 -- ---- registering by name
@@ -275,6 +283,7 @@ function Module:register_buffer(name, t, persistent)
   self._buffers[name] = persistent ~= false
 end
 
+--- A parameter under a name: the same as self[name] = nn.Parameter(t).
 function Module:register_parameter(name, t)
   check_name("register_parameter", name)
   if t ~= nil then
@@ -284,6 +293,7 @@ function Module:register_parameter(name, t)
   self[name] = t
 end
 
+--- A module under a name: the same as self[name] = m.
 function Module:add_module(name, m)
   check_name("add_module", name)
   if not is_module(m) then fault.raise("add_module", "argument 2: expected a module, got %s", fault.describe(m)) end
@@ -319,11 +329,13 @@ function Module:register_forward_pre_hook(fn) return add_hook(self, "before", fn
 
 -- ---- modes
 
+--- Training mode on (or off, with false) for this module and all below; dropout and batch-norm look at it. Returns the module.
 function Module:train(on)
   on = on ~= false
   visit(self, "", {}, function(_, m) m.training = on end)
   return self
 end
+--- Training mode off: module:train(false).
 function Module:eval() return self:train(false) end
 
 --- Calls fn(module) on every module below and then on this one.
@@ -340,11 +352,13 @@ function Module:apply(fn)
   return self
 end
 
+--- Whether gradients are wanted for all parameters; false freezes them. Returns the module.
 function Module:requires_grad_(on)
   for _, p in ipairs(self:parameters()) do p.requires_grad = on ~= false end
   return self
 end
 
+--- Drops the gradients of all parameters, or with set_to_none = false fills them with zeros.
 function Module:zero_grad(set_to_none)
   for _, p in ipairs(self:parameters()) do
     if set_to_none ~= false then p.grad = nil
@@ -371,9 +385,13 @@ function Module:to(dtype)
   end
   return self
 end
+--- Parameters and buffers of floats as float32: module:to("float32").
 function Module:float() return self:to("float32") end
+--- Parameters and buffers of floats as float64: module:to("float64").
 function Module:double() return self:to("float64") end
+--- Parameters and buffers of floats as float16: module:to("float16").
 function Module:half() return self:to("float16") end
+--- Parameters and buffers of floats as bfloat16: module:to("bfloat16").
 function Module:bfloat16() return self:to("bfloat16") end
 
 -- ---- state dicts
@@ -522,9 +540,9 @@ end
 
 Module.__call, Module.__newindex = call, new_field
 Module.__tostring = function(self) return self:describe() end
-setmetatable(Module, { __call = function(C)
+getmetatable(Module).__call = function(C)
   return setmetatable({ _fields = { known = {} }, _buffers = {}, _hooked = false, _building = false, training = true }, C)
-end })
+end
 
 return { Module = Module, track = track, Parameter = Parameter, class = class, is_module = is_module, is_parameter = function(t)
   return is_tensor(t) and is_parameter(t) or false

@@ -109,7 +109,6 @@ end
 local function forward(self, x, h0, c0)
   local name, D = self.__name, self.bidirectional and 2 or 1
   fault.expect(name, 1, "tensor", x)
-  if type(h0) == "table" then h0, c0 = h0[1], h0[2] end
   local rank = x:dim()
   if rank ~= 2 and rank ~= 3 then
     fault.raise(name, "argument 1: expected 2 or 3 dimensions, got shape {%s}", table.concat(x.shape, ", "))
@@ -219,6 +218,7 @@ local function cell(name, gates, extra)
   return C
 end
 
+--- cell(x, h) -> h: h' = tanh(W x + b + U h + c), or ReLU.
 local RNNCell = cell("RNNCell", 1, { "nonlinearity:string", "tanh" })
 function RNNCell:forward(x, h)
   local gx, gh = self:products(x, h)

@@ -125,6 +125,7 @@ function Encoder:forward(...)
   return self.norm and self.norm(x) or x
 end
 
+--- num_layers copies of a decoder layer, one after the other, then a norm if there is one.
 local Decoder = stack("TransformerDecoder")
 local read_decoder = fault.reader("TransformerDecoder", DECODE)
 function Decoder:forward(...)

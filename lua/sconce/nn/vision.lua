@@ -11,6 +11,7 @@ for n = 1, 3 do
     CircularPad = "circular" } do
     local full = ("%s%dd"):format(name, n)
     local C = layer(full, name == "ConstantPad" and { "padding", "value:number" } or { "padding" })
+    C._of = "pad" -- for the help
     L[full] = C
     --- padding: a number for all sides, or {left, right, top, bottom, …}, the last dimension first.
     function C:build(o) rawset(self, "padding", layer.ntuple(full, "padding", o.padding, 2 * n)) end
@@ -26,9 +27,11 @@ L.Upsample = layer("Upsample", { "size:sizes?", "scale_factor?", { "mode:string"
 function L.Upsample:forward(x)
   return F.interpolate(x, { size = self.size, scale_factor = self.scale_factor, mode = self.mode, align_corners = self.align_corners })
 end
+--- Resizes [N, C, H, W] by repeating the nearest element.
 L.UpsamplingNearest2d = layer("UpsamplingNearest2d", { "size:sizes?", "scale_factor?" })
 function L.UpsamplingNearest2d:forward(x) return F.interpolate(x, { size = self.size, scale_factor = self.scale_factor, mode =
   "nearest" }) end
+--- Resizes [N, C, H, W] bilinearly, corners on corners.
 L.UpsamplingBilinear2d = layer("UpsamplingBilinear2d", { "size:sizes?", "scale_factor?" })
 function L.UpsamplingBilinear2d:forward(x)
   return F.interpolate(x, { size = self.size, scale_factor = self.scale_factor, mode = "bilinear", align_corners = true })

@@ -2,6 +2,7 @@
 local sc = require "sconce"
 local base = require "sconce.optim.optimizer"
 
+--- Steps divided by the root of the sum of all squared gradients so far.
 local Adagrad = base.class("Adagrad", { { "lr", 1e-2 }, { "lr_decay", 0 }, { "weight_decay", 0 }, { "initial_accumulator_value", 0 },
   { "eps", 1e-10 }, { "maximize:boolean", false } }, function(g, raise)
   base.check.from_zero(g, raise, "lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps")

@@ -33,4 +33,10 @@ local function adam(name, decay, decoupled)
   return Adam
 end
 
-return { Adam = adam("Adam", 0, false), AdamW = adam("AdamW", 1e-2, true) }
+--- Steps by running means of the gradient and of its square (betas); weight_decay is added to the gradient. amsgrad: the largest mean
+--- square so far.
+local Adam = adam("Adam", 0, false)
+--- Adam whose weight decay works on the parameters themselves.
+local AdamW = adam("AdamW", 1e-2, true)
+
+return { Adam = Adam, AdamW = AdamW }

@@ -32,6 +32,7 @@ local function moments(p) return { step = counter(), exp_avg = zeros(p), exp_avg
 
 local ADAM = { "lr", "betas", "betas", "eps", "weight_decay" }
 
+--- Steps by the ratio of running means of squared steps and squared gradients: hardly any rate to choose.
 local Adadelta = adaptive("Adadelta", { { "lr", 1.0 }, { "rho", 0.9 }, { "eps", 1e-6 }, { "weight_decay", 0 }, { "maximize:boolean",
   false } },
   function(g, raise)
@@ -41,6 +42,7 @@ local Adadelta = adaptive("Adadelta", { { "lr", 1.0 }, { "rho", 0.9 }, { "eps", 
   function(p) return { square_avg = zeros(p), acc_delta = zeros(p) } end,
   function(p, g, s, o, h) ops.adadelta_step_(p, g, s.square_avg, s.acc_delta, o.lr, o.rho, o.eps, o.weight_decay, o.maximize, h) end)
 
+--- Adam with the largest gradient so far in place of the root of the mean square.
 local Adamax = adaptive("Adamax", { { "lr", 2e-3 }, { "betas:table", { 0.9, 0.999 } }, { "eps", 1e-8 }, { "weight_decay", 0 },
   { "maximize:boolean", false } }, betas, ADAM,
   function(p) return { step = counter(), exp_avg = zeros(p), exp_inf = zeros(p) } end,
@@ -48,6 +50,7 @@ local Adamax = adaptive("Adamax", { { "lr", 2e-3 }, { "betas:table", { 0.9, 0.99
     ops.adamax_step_(p, g, s.exp_avg, s.exp_inf, s.step, o.lr, o.betas[1], o.betas[2], o.eps, o.weight_decay, o.maximize, h)
   end)
 
+--- Adam with Nesterov momentum.
 local NAdam = adaptive("NAdam", { { "lr", 2e-3 }, { "betas:table", { 0.9, 0.999 } }, { "eps", 1e-8 }, { "weight_decay", 0 },
   { "momentum_decay", 4e-3 }, { "decoupled_weight_decay:boolean", false }, { "maximize:boolean", false } },
   function(g, raise) betas(g, raise) base.check.from_zero(g, raise, "momentum_decay") end,
@@ -57,6 +60,7 @@ local NAdam = adaptive("NAdam", { { "lr", 2e-3 }, { "betas:table", { 0.9, 0.999 
       o.decoupled_weight_decay, o.maximize, h)
   end)
 
+--- Adam whose first steps do without the second moment while it is uncertain.
 local RAdam = adaptive("RAdam", { { "lr", 1e-3 }, { "betas:table", { 0.9, 0.999 } }, { "eps", 1e-8 }, { "weight_decay", 0 },
   { "decoupled_weight_decay:boolean", false }, { "maximize:boolean", false } }, betas, ADAM, moments,
   function(p, g, s, o, h)

@@ -8,6 +8,8 @@ local sc = require "sconce"
 local fault = require "sconce.fault"
 local base = require "sconce.optim.optimizer"
 
+--- Quasi-Newton steps for full batches; opt:step(closure) calls the closure, which returns the loss, several times.
+--- line_search_fn: "strong_wolfe" or none.
 local LBFGS = base.class("LBFGS", { { "lr", 1 }, { "max_iter:int", 20 }, "max_eval:int?", { "tolerance_grad", 1e-7 },
   { "tolerance_change", 1e-9 }, { "history_size:int", 100 }, "line_search_fn:string?" }, function(g, raise)
   base.check.from_zero(g, raise, "lr")

@@ -47,6 +47,7 @@ function Base:state_dict()
   return out
 end
 
+--- Goes on where the state was taken.
 function Base:load_state_dict(sd)
   if type(sd) ~= "table" then fault.raise(self.__name, "load_state_dict: expected a table, got %s", fault.describe(sd)) end
   for k, v in pairs(self:state_dict()) do
@@ -103,6 +104,7 @@ end
 
 -- ---- steps and decays
 
+--- The rate times gamma every step_size epochs.
 local StepLR = class("StepLR", { "step_size:int", { "gamma:number", 0.1 } })
 function StepLR:begin()
   if self.step_size < 1 then fault.raise("StepLR", "step_size: expected a positive integer, got %d", self.step_size) end
@@ -110,6 +112,7 @@ end
 function StepLR:next(group, _, k) return (k == 0 or k % self.step_size ~= 0) and group.lr or group.lr * self.gamma end
 function StepLR:closed(base, k) return base * self.gamma ^ (k // self.step_size) end
 
+--- The rate times gamma at each of the milestones, a list of epochs.
 local MultiStepLR = class("MultiStepLR", { "milestones:table", { "gamma:number", 0.1 } })
 function MultiStepLR:begin()
   self.milestones = table.move(self.milestones, 1, #self.milestones, 1, {}) -- the list stays the caller's
@@ -129,10 +132,12 @@ function MultiStepLR:closed(base, k)
   return base * self.gamma ^ n
 end
 
+--- The rate times gamma every epoch.
 local ExponentialLR = class("ExponentialLR", { "gamma:number" })
 function ExponentialLR:next(group, _, k) return k == 0 and group.lr or group.lr * self.gamma end
 function ExponentialLR:closed(base, k) return base * self.gamma ^ k end
 
+--- The rate times factor for the first total_iters epochs.
 local ConstantLR = class("ConstantLR", { { "factor:number", 1 / 3 }, { "total_iters:int", 5 } })
 function ConstantLR:begin()
   if self.factor < 0 or self.factor > 1 then
@@ -145,6 +150,7 @@ function ConstantLR:next(group, _, k)
 end
 function ConstantLR:closed(base, k) return base * (k >= self.total_iters and 1 or self.factor) end
 
+--- The rate times a factor that goes from start_factor to end_factor in total_iters epochs.
 local LinearLR = class("LinearLR", { { "start_factor:number", 1 / 3 }, { "end_factor:number", 1.0 }, { "total_iters:int", 5 } })
 function LinearLR:begin()
   if self.start_factor <= 0 or self.start_factor > 1 then
@@ -164,6 +170,7 @@ function LinearLR:closed(base, k)
   return base * (self.start_factor + (self.end_factor - self.start_factor) * math.min(self.total_iters, k) / self.total_iters)
 end
 
+--- The rate falls to 0 in total_iters epochs, as (1 - epoch / total_iters) to the power.
 local PolynomialLR = class("PolynomialLR", { { "total_iters:int", 5 }, { "power:number", 1.0 } })
 function PolynomialLR:next(group, _, k)
   if k == 0 or k > self.total_iters then return group.lr end
@@ -180,6 +187,7 @@ end
 LambdaLR.begin = functions_of_epochs
 function LambdaLR:next(_, base, k, i) return base * self.lr_lambda[i](k) end
 
+--- lr_lambda: a function of the epoch, or one per group; the rate is multiplied by its value every epoch.
 local MultiplicativeLR = class("MultiplicativeLR", { "lr_lambda" })
 MultiplicativeLR.begin = functions_of_epochs
 function MultiplicativeLR:next(group, _, k, i) return k == 0 and group.lr or group.lr * self.lr_lambda[i](k) end
@@ -198,6 +206,7 @@ function CosineAnnealingLR:closed(base, k)
   return self.eta_min + (base - self.eta_min) * (1 + math.cos(math.pi * k / self.T_max)) / 2
 end
 
+--- Cosines that start again after T_0 epochs, each T_mult times as long as the last. Source: Loshchilov and Hutter 2017, "SGDR".
 local CosineAnnealingWarmRestarts = class("CosineAnnealingWarmRestarts", { "T_0:int", { "T_mult:int", 1 }, { "eta_min:number", 0 } })
 function CosineAnnealingWarmRestarts:begin()
   if self.T_0 < 1 then fault.raise(self.__name, "T_0: expected a positive integer, got %d", self.T_0) end

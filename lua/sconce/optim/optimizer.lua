@@ -32,6 +32,7 @@ local function class(name, params, check, hyper)
   return C
 end
 
+--- Several groups, or a list of parameters, as the constructor takes them.
 function Optimizer:add_groups(parameters)
   if core.is_tensor(parameters) then
     fault.raise(self.__name, "argument 1 (params): expected a list of tensors or groups, got a single tensor")
@@ -288,6 +289,7 @@ function Optimizer:load_state_dict(sd)
   end
 end
 
+--- The groups with their numbers, as text.
 function Optimizer:describe()
   local out = {}
   for i, g in ipairs(self.param_groups) do

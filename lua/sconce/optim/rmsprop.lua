@@ -4,6 +4,7 @@
 local sc = require "sconce"
 local base = require "sconce.optim.optimizer"
 
+--- Steps divided by the root of a running mean of squared gradients (alpha: how slowly it moves).
 local RMSprop = base.class("RMSprop", { { "lr", 1e-2 }, { "alpha", 0.99 }, { "eps", 1e-8 }, { "weight_decay", 0 }, { "momentum", 0 },
   { "centered:boolean", false }, { "maximize:boolean", false } }, function(g, raise)
   base.check.from_zero(g, raise, "lr", "alpha", "eps", "weight_decay", "momentum")

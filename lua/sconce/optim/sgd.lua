@@ -4,6 +4,8 @@ local sc = require "sconce"
 local fault = require "sconce.fault"
 local base = require "sconce.optim.optimizer"
 
+--- Stochastic gradient descent: p - lr g, where momentum keeps a running sum of g; weight_decay adds p times itself to g.
+--- nesterov looks one step ahead. See Sutskever et al. 2013.
 local SGD = base.class("SGD", { "lr", { "momentum", 0 }, { "dampening", 0 }, { "weight_decay", 0 }, { "nesterov:boolean", false },
   { "maximize:boolean", false } }, function(g, raise)
   base.check.from_zero(g, raise, "lr", "momentum", "weight_decay")
