@@ -244,3 +244,110 @@ describe("branches and loops", function()
     end):find("add_ at spec/control_spec.lua:%d+ changes a tensor in%-place"))
   end)
 end)
+
+describe("what branches and loops run", function()
+  local weight, v = sc.rand(8, 8), sc.rand(8)
+
+  --- { name, body of a scan, steps of the body as recorded, exact, with everything }
+  for _, case in ipairs {
+    { "a chain", function(c, x) local d = ((c * 0.5 + x):tanh() - v) * 2.0 return d, d end, 5, 1, 1 },
+    { "a softmax by hand", function(c, x)
+      local e = (c + x - (c + x):amax(2, true)):exp()
+      return e / e:sum(2, true), x
+    end, 7, 1 },
+    { "a bias and an activation", function(c, x) return ((c:matmul(weight:t()) + v):relu() + x), x end, 4, 2, 2 },
+    { "the same twice, and what nobody reads", function(c, x)
+      local _ = c:matmul(weight):sum()
+      return (c:matmul(weight) + c:matmul(weight)):matmul(weight), x
+    end, 6, 3 },
+    { "a transpose", function(c, x) return (c:t():contiguous():t():matmul(weight) * 1.0), x end, 3 },
+  } do
+    it("is optimised as the graph around it is: " .. case[1], function()
+      local h, xs = sc.rand(8, 8), sc.rand(3, 8, 8)
+      local function scanned(a, b) return sc.scan(case[2], a, b) end
+      local want = table.pack(scanned(h, xs))
+      local before
+      for i, options in ipairs { { passes = 0 }, { exact = true }, {} } do
+        local f = sc.compile(scanned, options)
+        local got = table.pack(f(h, xs))
+        local inner = f.last:stats().inner
+        for k = 1, want.n do
+          if i < 3 then assert.is_true(sc.equal(want[k], got[k])) else near(want[k], got[k]) end
+        end
+        if case[2 + i] then assert.equal(case[2 + i], inner, "way " .. i) end
+        assert.is_true(i ~= 2 or inner <= before)
+        before = inner
+      end
+    end)
+  end
+
+  it("is of each run its own: two clones go through the same loop at the same time", function()
+    local function rounds(x)
+      local _, y = sc.while_loop(function(i) return i:lt(40) end, function(i, a) return i + 1, (a:matmul(weight) * 0.2):tanh() end, sc.tensor(0), x)
+      return y
+    end
+    local f = sc.compile(rounds)
+    local a, b = sc.rand(64, 8), sc.rand(64, 8)
+    local ya, yb = f(a), f(b)
+    local one, two = f.last:clone():start(a), f.last:clone():start(b)
+    local da, db
+    repeat
+      da = da or one:advance(20)
+      db = db or two:advance(20)
+    until da and db
+    assert.is_true(sc.equal(ya, one:result()))
+    assert.is_true(sc.equal(yb, two:result()))
+  end)
+
+  --- Calls of the host's allocator by 40 calls of f(i), after eight.
+  local function allocations(f)
+    for i = 1, 8 do f(i) end
+    collectgarbage()
+    collectgarbage()
+    local before = sc.stats().allocations
+    for i = 1, 40 do
+      f(i)
+      collectgarbage "step"
+    end
+    return sc.stats().allocations - before
+  end
+
+  it("asks nothing of the host's allocator after the first runs", function()
+    local p, x = { sc.tensor(1.0), sc.tensor(-1.0) }, sc.rand(48, 64)
+    local f = sc.compile(function(t, q)
+      local y = sc.cond(q:gt(0), function(a) return (a * 2.0):softmax(-1):matmul(a:t()) end, function(a) return a:tanh():matmul(a:t()) end, t)
+      local _, z = sc.while_loop(function(i) return i:lt(6) end, function(i, a) return i + 1, (a:matmul(a) * 0.1):tanh() end, sc.tensor(0), y)
+      return (select(2, sc.scan(function(c, r) local d = (c * 0.5 + r):tanh() return d, d * 2.0 end, z[1], z)))
+    end)
+    sc.no_grad(function() assert.equal(0, allocations(function(i) f(x, p[i % 2 + 1]) end)) end)
+    local m = sc.rand(8, 8):requires_grad_()
+    local opt = sc.optim.SGD({ m }, { lr = 0.01 })
+    local h, xs = sc.rand(4, 8), sc.rand(5, 4, 8)
+    local step = sc.compile(function(a, b)
+      opt:zero_grad()
+      local c, ys = sc.scan(function(s, r) local d = (s:matmul(m) + r):tanh() return d, d end, a, b)
+      local _, u = sc.while_loop(function(i) return i:lt(4) end, function(i, t) return i + 1, (t:matmul(m) * 0.3):tanh() end, sc.tensor(0), c)
+      local loss = ys:pow(2):mean() + u:sum()
+      loss:backward()
+      opt:step()
+      return loss
+    end)
+    assert.equal(0, allocations(function() step(h, xs) end))
+  end)
+
+  it("asks nothing of it when known sizes take turns", function()
+    local a, b = sc.rand(32, 64), sc.rand(48, 64)
+    local function fn(x)
+      local y = x:matmul(x:t()):softmax(-1):matmul(x)
+      return (select(2, sc.scan(function(c, r) return c + r, c * r end, sc.zeros { 64 }, y)))
+    end
+    local g = sc.graph()
+    g:output("y", fn(g:input("x", { "n", 64 })))
+    local run, session, traced = g:compile(), g:session(), sc.compile(fn)
+    sc.no_grad(function()
+      assert.equal(0, allocations(function(i) traced(i % 2 == 0 and a or b) end))
+      assert.equal(0, allocations(function(i) run { x = i % 2 == 0 and a or b } end))
+      assert.equal(0, allocations(function(i) session:run("y", { x = i % 2 == 0 and a or b }) end))
+    end)
+  end)
+end)

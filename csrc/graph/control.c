@@ -149,6 +149,7 @@ sc_status sc__control_new(sc_context *ctx, const sc_control *like, sc_graph *con
   p->plan[0] = p->plan[1] = NULL;
   p->graph[0] = p->graph[1] = NULL;
   p->now = p->next = NULL;
+  p->passes = SC_PASS_EXACT;                           /* run op by op */
   for (int i = 0; i < p->n_graphs; i++) {
     p->graph[i] = sc__graph_retain(graphs[i]);
     p->random = p->random || draws(graphs[i]);
@@ -157,6 +158,12 @@ sc_status sc__control_new(sc_context *ctx, const sc_control *like, sc_graph *con
   if (s != SC_OK) { sc__control_release(p); return s; }
   *out = p;
   return SC_OK;
+}
+
+int sc__control_steps(const sc_control *p) {
+  int n = 0;
+  for (int i = 0; i < p->n_graphs; i++) if (p->plan[i]) n += sc__plan_steps(p->plan[i]) + sc__plan_inner_steps(p->plan[i]);
+  return n;
 }
 
 /* ---- running ---- */
@@ -191,7 +198,7 @@ static sc_status job_new(sc_call *c, job *j) {
   j->in = j->next + j->n;
   for (int i = 0; i < p->n_graphs; i++) {
     if (p->plan[i]) continue;
-    sc_status s = sc__plan_new(p->graph[i], SC_PASS_EXACT, &p->plan[i]);
+    sc_status s = sc__plan_new(p->graph[i], p->passes, &p->plan[i]);
     if (s == SC_OK) continue;
     sc__release(c->ctx, j->carry, job_bytes(j));
     return s;

@@ -18,6 +18,7 @@ typedef struct sc_control {
   int n_graphs;
   sc_graph *graph[2];            /* owned. cond: true, false; while: condition, body; scan: body; back: body, gradients of a round */
   sc_plan *plan[2];              /* made when first run */
+  unsigned passes;               /* that they are made with: every plan has its steps' own programs, with the passes it was made with itself */
   int n_carry, n_x, n_dy;        /* values carried; scanned tensors; gradients carried backwards */
   int64_t rounds;                /* of scan */
   struct sc_control *now, *next; /* while its graph is instantiated: what it has become, the next such */
@@ -32,6 +33,8 @@ int sc__control_results(const sc_control *p);
 /* The node's own operands, and all of them. */
 int sc__control_lead(const sc_control *p);
 int sc__control_operands(const sc_control *p);
+/* Steps of the plans that p has made. */
+int sc__control_steps(const sc_control *p);
 /* The op that runs p. */
 const char *sc__control_op(const sc_control *p);
 

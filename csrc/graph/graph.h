@@ -216,6 +216,7 @@ int64_t sc__plan_longest(const sc_plan *p, int i);
 void sc__plan_pieces(const sc_plan *p, int64_t *longest, int64_t *updates);
 size_t sc__plan_bytes(const sc_plan *p);
 int sc__plan_steps(const sc_plan *p);
+int sc__plan_inner_steps(const sc_plan *p);            /* of branches and loops that have run */
 int sc__plan_branches(const sc_plan *p);               /* of steps that may run beside each other, in all */
 int sc__plan_nodes(const sc_plan *p);                  /* that passes have left */
 

@@ -25,6 +25,7 @@ static void free_steps(sc_plan *p) {
     sc__release(p->ctx, s->in, (size_t)s->n_in * sizeof *s->in);
     sc__tiles_free(p->ctx, s->tiles);
     sc_tensor_release(s->scratch);
+    sc__control_release(s->program);
   }
   sc__release(p->ctx, p->step, (size_t)p->room_steps * sizeof *p->step);
 }
@@ -63,6 +64,12 @@ bool sc__plan_valid(const sc_plan *p) {
 
 size_t sc__plan_bytes(const sc_plan *p) { return p->arena_bytes; }
 int sc__plan_steps(const sc_plan *p) { return p->n_steps; }
+int sc__plan_inner_steps(const sc_plan *p) {
+  int n = 0;
+  for (int i = 0; i < p->n_steps; i++) if (p->step[i].program) n += sc__control_steps(p->step[i].program);
+  return n;
+}
+
 int sc__plan_branches(const sc_plan *p) { return p->n_branches; }
 
 int sc__plan_nodes(const sc_plan *p) {
@@ -111,6 +118,11 @@ static sc_status add_step(sc_plan *p, int32_t k, sc_tiles *tiles) {
   s->call = (sc_call){.ctx = p->ctx, .op = n->op, .in = s->in, .n_in = s->n_in, .attr = n->attr, .base = n->base, .inplace = n->inplace,
                       .n_out = n->n_out, .said = n->said};
   for (int i = 0; i < n->n_out; i++) s->call.out[i] = slot_of(p, n->out[i]);
+  const sc_control *program = sc__node_control(n);
+  if (program) {                                       /* two plans of a graph may run at the same time, with other passes */
+    SC_TRY(sc__control_new(p->ctx, program, (sc_graph *const *)program->graph, &s->program));
+    s->program->passes = p->passes;
+  }
   s->writes = n->inplace || n->op->def->writes;
   if (!tiles && p->view.group[k] == k) {               /* an update with the outer product that is its gradient */
     const sc_graph_node *outer = &p->g->node[p->view.first[k]];
@@ -182,8 +194,9 @@ static sc_status build(sc_plan *p, unsigned passes) {
   SC_TRY(sc__lay_out(p));
   if (p->ctx->check_graphs) SC_TRY(sc__memory_check(p));
   find_guards(p);
-  for (int i = 0; i < p->n_steps; i++) {              /* places for in-place results computed apart */
+  for (int i = 0; i < p->n_steps; i++) {              /* places for in-place results computed apart, and attributes */
     sc__step *s = &p->step[i];
+    if (s->program) { s->attr = (sc_attr){.kind = SC_ATTR_GRAPH, .p = s->program}; s->call.attr = &s->attr; }   /* steps do not move any more */
     if (s->target) {
       SC_TRY(sc_tensor_new(p->ctx, (sc_dtype)s->target->dtype, s->target->ndim, s->target->dim, &s->scratch));
       s->call.out[0] = s->scratch;

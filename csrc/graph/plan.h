@@ -15,6 +15,8 @@ typedef struct sc__step {
   sc_tensor **in;                /* owned array of borrowed headers */
   sc_tiles *tiles;               /* owned; NULL: one op, through its row */
   sc_tensor *outer[2];           /* of an update whose gradient is their outer product: borrowed */
+  sc_control *program;           /* of a node that runs graphs: as the node's, with plans of its own; owned. It is in `attr` */
+  sc_attr attr;
   sc_tensor *target, *scratch;   /* in-place ops that compute apart: where the result goes, where it is made (owned) */
 } sc__step;
 

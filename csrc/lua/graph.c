@@ -720,6 +720,7 @@ static int plan_stats(lua_State *L) {
   lua_pushinteger(L, sc__plan_steps(box->p)); lua_setfield(L, -2, "steps");
   lua_pushinteger(L, sc__plan_nodes(box->p)); lua_setfield(L, -2, "nodes");
   lua_pushinteger(L, sc__plan_branches(box->p)); lua_setfield(L, -2, "branches");
+  lua_pushinteger(L, sc__plan_inner_steps(box->p)); lua_setfield(L, -2, "inner");
   return 1;
 }
 
