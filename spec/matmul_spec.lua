@@ -96,6 +96,22 @@ describe("matmul", function()
     sc.set_num_threads(before)
   end)
 
+  it("is right for shapes large enough to be packed", function()
+    local before = sc.get_num_threads()
+    for _, s in ipairs { { 1024, 1000, 256 }, { 701, 913, 640 }, { 256, 1500, 500 } } do
+      sc.manual_seed(9)
+      local x, other = sc.rand(s[1], s[2]) - 0.5, sc.rand(s[2], s[3]) - 0.5
+      for _, how in ipairs { { "rows", "rows" }, { "t", "rows" }, { "rows", "t" }, { "t", "t" } } do
+        local a, b = how[1] == "t" and laid(x, "t") or x, how[2] == "t" and laid(other, "t") or other
+        for threads = 1, 3 do
+          sc.set_num_threads(threads)
+          assert_product(sc.matmul(a, b), x, other, 1e-4, 12)
+        end
+      end
+    end
+    sc.set_num_threads(before)
+  end)
+
   it("gives the same bits each time for the same number of threads", function()
     local before = sc.get_num_threads()
     sc.set_num_threads(2)

@@ -38,8 +38,8 @@ void sc__gemm_i64_avx512(const sc_gemm *g, int64_t row, int64_t end);
 #endif
 void sc__gemm_i64_base(const sc_gemm *g, int64_t row, int64_t end);
 #if defined(__x86_64__)
-void sc__skinny_avx2(const sc_gemm *g);
-void sc__skinny_avx512(const sc_gemm *g);
+void sc__skinny_avx2(const sc_gemm *g, float *rows_room);
+void sc__skinny_avx512(const sc_gemm *g, float *rows_room);
 #endif
 
 static void (*integer_kernel(sc_isa isa))(const sc_gemm *, int64_t, int64_t) {
@@ -111,6 +111,8 @@ sc_status sc__blas_ready(sc_context *ctx, int threads) {
 
 /* ---- what a product is ---- */
 
+typedef void (*own_fn)(const sc_gemm *g, float *rows_room);
+
 typedef enum shape { BLAS, ROWS, COLUMNS, OUTER, INTEGER, ZERO, NOTHING } shape;
 
 static shape shape_of(const sc_gemm *g) {
@@ -130,16 +132,19 @@ static shape shape_of(const sc_gemm *g) {
   return BLAS;
 }
 
+static double numbers_of(const sc_gemm *g) { return (double)g->m * (double)g->k + (double)g->k * (double)g->n + (double)g->m * (double)g->n; }
+
 /* The product in our own tiles, or NULL for the library's. Measured against OpenBLAS 0.3.21, one thread, AVX-512 (Zen 4): 64x784x256 transposed
-** 1.08, 256x64x784 1.10, 64x128x256 1.15, 128, 256, 512 cubed 1.14, 1.10, 1.04, 32x1024x1024 1.25, transposed 1.57, 4x1024x1024 transposed
-** 2.6; but 1024 cubed 0.76, ten columns 0.6. AVX2: 1.05 to 1.3 up to 128 cubed, below 1 beyond. */
-static void (*own(sc_isa isa, const sc_gemm *g))(const sc_gemm *) {
+** 1.12, 256x64x784 1.10, 64x128x256 1.15, 128, 256, 512 cubed 1.14, 1.08, 1.03, 1024x512x128 1.13, 1024x1024x256 with a transposed 1.09,
+** 32x1024x1024 1.25, transposed 1.57, 4x1024x1024 transposed 2.6; but 1024 cubed 0.95, ten columns 0.6. AVX2: 1.05 to 1.3 up to 128 cubed,
+** below 1 beyond. */
+static own_fn own(sc_isa isa, const sc_gemm *g) {
 #if defined(__x86_64__)
   if (g->type != SC_FLOAT32 || isa < SC_ISA_AVX2 || g->alpha == 0) return NULL;
-  double numbers = (double)g->m * (double)g->k + (double)g->k * (double)g->n + (double)g->m * (double)g->n;
+  double numbers = numbers_of(g);
   int64_t lanes = isa == SC_ISA_AVX512 ? 16 : 8, filled = (g->n + lanes - 1) / lanes * lanes;
   if (g->n < 2 * lanes || g->n * 8 < filled * 7) return NULL;
-  if (numbers > (isa == SC_ISA_AVX512 ? 1.3e6 : 1e5) && (g->m > 8 || !g->tb)) return NULL;
+  if (numbers > (isa == SC_ISA_AVX512 ? 2e6 : 1e5) && (g->m > 8 || !g->tb)) return NULL;
   return isa == SC_ISA_AVX512 ? sc__skinny_avx512 : sc__skinny_avx2;
 #else
   (void)isa;
@@ -178,9 +183,17 @@ sc_status sc__gemm_ready(sc_context *ctx, const sc_gemm *g) {
 
 /* ---- running ---- */
 
-typedef struct job { const sc_gemm *g; const sc_gemv_kernels *v; size_t size; void (*integers)(const sc_gemm *, int64_t, int64_t); void (*own)(const sc_gemm *); } job;
+typedef struct job { const sc_gemm *g; const sc_gemv_kernels *v; size_t size; void (*integers)(const sc_gemm *, int64_t, int64_t); own_fn own; sc_context *ctx; } job;
 
 #define AT(base, elements) ((const char *)(base) + (elements) * (int64_t)j->size)
+
+/* A piece in our own tiles. Large ones pack their left operand, where there is memory for that. */
+static void run_own(const job *j, const sc_gemm *part) {
+  const size_t bytes = SC_SKINNY_ROOM * sizeof(float);
+  float *room = numbers_of(part) > 1.2e6 ? sc__alloc(j->ctx, bytes) : NULL;
+  j->own(part, room);
+  sc__release(j->ctx, room, bytes);
+}
 
 /* Rows [begin, end) of c. */
 static void blas_rows(void *arg, int64_t begin, int64_t end) {
@@ -202,7 +215,7 @@ static void product_columns(void *arg, int64_t begin, int64_t end) {
   part.n = end - begin;
   part.b = AT(part.b, part.tb ? begin * part.ldb : begin);
   part.c = (char *)part.c + begin * (int64_t)j->size;
-  if (j->own) j->own(&part);
+  if (j->own) run_own(j, &part);
   else blas_rows(&(job){.g = &part, .size = j->size}, 0, part.m);
 }
 
@@ -212,7 +225,7 @@ static void own_rows(void *arg, int64_t begin, int64_t end) {
   part.m = end - begin;
   part.a = AT(part.a, part.ta ? begin : begin * part.lda);
   part.c = (char *)part.c + begin * part.ldc * (int64_t)j->size;
-  j->own(&part);
+  run_own(j, &part);
 }
 
 static void vector_rows(void *arg, int64_t begin, int64_t end) {
@@ -282,7 +295,7 @@ static void grid_blocks(void *arg, int64_t begin, int64_t end) {
     part.a = AT(part.a, part.ta ? r : r * part.lda);
     part.b = AT(part.b, part.tb ? q * part.ldb : q);
     part.c = (char *)part.c + (r * part.ldc + q) * (int64_t)j->size;
-    if (j->own) j->own(&part);
+    if (j->own) run_own(j, &part);
     else blas_rows(&(job){.g = &part, .size = j->size}, 0, part.m);
   }
 }
@@ -302,7 +315,7 @@ static void blas_grid(sc_context *ctx, const job *j, double cost) {
   if (cols > part.n) { cols = part.n; rows = (int64_t)(cells / (double)cols / 32) * 32; }
   if (rows < SIDE) rows = SIDE;
   if (rows > part.m) rows = part.m;
-  job piece = {.g = &part, .size = j->size, .own = j->own};
+  job piece = {.g = &part, .size = j->size, .own = j->own, .ctx = ctx};
   bool spread = j->own || sc__blas_parallel(ctx);
   grid d = {&piece, rows, cols, (part.n + cols - 1) / cols};
   int64_t blocks = d.across * ((part.m + rows - 1) / rows);
@@ -322,7 +335,7 @@ static void blas_grid(sc_context *ctx, const job *j, double cost) {
 #undef AT
 
 static void run(sc_context *ctx, const sc_gemm *g) {
-  job j = {.g = g, .size = sc_dtype_size(g->type), .integers = integer_kernel(ctx->isa)};
+  job j = {.g = g, .size = sc_dtype_size(g->type), .ctx = ctx, .integers = integer_kernel(ctx->isa)};
   shape s = shape_of(g);
   if (s == BLAS) {
     double cost = sc__gemm_cost(g);
@@ -370,7 +383,7 @@ static void finished_rows(void *arg, int64_t begin, int64_t end) {
 
 void sc__gemm_run(sc_context *ctx, const sc_gemm *g) {
   if (!g->then || g->m == 0 || g->n == 0) { run(ctx, g); return; }
-  job j = {.g = g, .size = sc_dtype_size(g->type)};
+  job j = {.g = g, .size = sc_dtype_size(g->type), .ctx = ctx};
   if (!ctx->slice && shape_of(g) == BLAS && g->m > g->n && g->m * g->n * (int64_t)j.size > EPILOGUE_BYTES && (j.own = own(ctx->isa, g)) != NULL) {
     split(ctx, g->m, 28, sc__gemm_cost(g), finished_rows, &j);
     return;

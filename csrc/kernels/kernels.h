@@ -81,6 +81,7 @@ typedef struct sc_gemm {
   int64_t ldc;
   const sc_epilogue *then;               /* NULL: nothing */
 } sc_gemm;
+enum { SC_SKINNY_ROOM = 32 * 14 * 224 };    /* numbers of a packed left operand: 400 KB, most of an L2 cache (kernels/skinny_stamp.h) */
 /* Checks sizes and makes BLAS fit for this product (may fail); then sc__gemm_run cannot fail. Call it before the pieces of a parallel
 ** loop that run products. sc__gemm_run splits over the context's threads unless it is inside such a piece. */
 sc_status sc__gemm_ready(sc_context *ctx, const sc_gemm *g);

@@ -77,8 +77,7 @@ static const SK(skinny_fn) SK(skinny_rows)[SKINNY_M] = {
 #define SK_PAIRS(x, y, a, b, c, d) __builtin_shuffle(x, y, (SK(skinny_mask)){a, b, c, d, (a) + 4, (b) + 4, (c) + 4, (d) + 4})
 #endif
 /* Eight rows of b, K long, become eight columns of a panel: blocks of eight by four, row i beside row i + 4. */
-static inline void SK(skinny_turn)(int64_t K, const float *b, int64_t ldb, float *to) {
-  enum { W = 2 * SKINNY_LANES };
+static inline void SK(skinny_turn)(int64_t K, const float *b, int64_t ldb, float *to, const int64_t W) {
   typedef float quad __attribute__((vector_size(16), aligned(4), may_alias));
   const float *b4 = b + 4 * ldb;
   int64_t k = 0;
@@ -103,37 +102,96 @@ static void SK(skinny_pack)(bool transposed, int64_t K, int64_t n, const float *
   enum { W = 2 * SKINNY_LANES };
   if (n < W) memset(panel, 0, (size_t)(K * W) * sizeof(float));
   if (!transposed) {
-    for (int64_t k = 0; k < K; k++) memcpy(panel + k * W, b + k * ldb, (size_t)n * sizeof(float));
+    if (n < W) for (int64_t k = 0; k < K; k++) memcpy(panel + k * W, b + k * ldb, (size_t)n * sizeof(float));
+    else for (int64_t k = 0; k < K; k++) memcpy(panel + k * W, b + k * ldb, W * sizeof(float));
     return;
   }
   int64_t j = 0;
-  for (; j + 8 <= n; j += 8) SK(skinny_turn)(K, b + j * ldb, ldb, panel + j);
+  for (; j + 8 <= n; j += 8) SK(skinny_turn)(K, b + j * ldb, ldb, panel + j, W);
   for (; j < n; j++) for (int64_t k = 0; k < K; k++) panel[k * W + j] = b[j * ldb + k];
 }
 
-/* c, all of it: panels of columns outside, so that one is turned round once; blocks of k; rows in tiles of nearly equal height. */
-void SK(sc__skinny)(const sc_gemm *g);
-void SK(sc__skinny)(const sc_gemm *g) {
+/* One panel's tiles: rows [0, m) of c in `count` tiles of nearly equal height. a: element (i, k) at i * as + k * ak; or, packed, tile after tile,
+** each as [K, height]. */
+static inline void SK(skinny_column)(const sc_gemm *g, int64_t m, int64_t count, int64_t n, int64_t K, const float *a, int64_t as, int64_t ak, bool packed,
+                                     const float *b, int64_t ldb, float beta, float *c) {
   enum { W = 2 * SKINNY_LANES };
-  _Alignas(64) float panel[SKINNY_K * W], edge[SKINNY_M * W];
+  _Alignas(64) float edge[SKINNY_M * W];
+  bool whole = n == W || n == SKINNY_LANES;
+  for (int64_t r = 0; r < count; r++) {
+    int64_t i = m * r / count, M = m * (r + 1) / count - i;
+    float *to = c + i * g->ldc;
+    if (!whole && beta != 0) for (int64_t p = 0; p < M; p++) memcpy(edge + p * W, to + p * g->ldc, (size_t)n * sizeof(float));
+    SK(skinny_rows)[M - 1](n > SKINNY_LANES, K, packed ? a + i * K : a + i * as, packed ? 1 : as, packed ? M : ak, b, ldb, (float)g->alpha, beta,
+                           whole ? to : edge, whole ? g->ldc : W);
+    if (!whole) for (int64_t p = 0; p < M; p++) memcpy(to + p * g->ldc, edge + p * W, (size_t)n * sizeof(float));
+  }
+}
+
+#if SKINNY_M > 6
+/* M rows of the left operand as [K, M]: what is M high goes by eights, the last of which overlaps. */
+static void SK(skinny_pack_rows)(bool transposed, int64_t M, int64_t K, const float *a, int64_t lda, float *to) {
+  if (M < 8) {
+    for (int64_t k = 0; k < K; k++) for (int64_t i = 0; i < M; i++) to[k * M + i] = transposed ? a[k * lda + i] : a[i * lda + k];
+  } else if (transposed) {
+    for (int64_t k = 0; k < K; k++, to += M, a += lda) {
+      SK(skinny_oct) first = *(const SK(skinny_oct) *)a, last = *(const SK(skinny_oct) *)(a + M - 8);
+      *(SK(skinny_oct) *)to = first;
+      *(SK(skinny_oct) *)(to + M - 8) = last;
+    }
+  } else {
+    SK(skinny_turn)(K, a, lda, to, M);
+    if (M > 8) SK(skinny_turn)(K, a + (M - 8) * lda, lda, to + M - 8, M);
+  }
+}
+
+/* Larger products: blocks of rows outside, packed so that they are read in a row from the L2 cache; panels within. */
+static void SK(skinny_blocked)(const sc_gemm *g, float *rows) {
+  enum { W = 2 * SKINNY_LANES, MOST = SC_SKINNY_ROOM / SKINNY_K / SKINNY_M * SKINNY_M };
+  _Alignas(64) float panel[SKINNY_K * W];
+  int64_t blocks = (g->k + SKINNY_K - 1) / SKINNY_K, parts = (g->m + MOST - 1) / MOST;
+  for (int64_t r = 0; r < parts; r++) {
+    int64_t i = g->m * r / parts, m = g->m * (r + 1) / parts - i, count = (m + SKINNY_M - 1) / SKINNY_M;
+    for (int64_t q = 0; q < blocks; q++) {
+      int64_t k0 = g->k * q / blocks, K = g->k * (q + 1) / blocks - k0;
+      const float *a = (const float *)g->a + (g->ta ? k0 * g->lda + i : i * g->lda + k0);
+      for (int64_t t = 0; t < count; t++) {
+        int64_t at = m * t / count;
+        SK(skinny_pack_rows)(g->ta, m * (t + 1) / count - at, K, a + (g->ta ? at : at * g->lda), g->lda, rows + at * K);
+      }
+      for (int64_t j = 0; j < g->n; j += W) {
+        int64_t n = g->n - j < W ? g->n - j : W;
+        const float *b = (const float *)g->b + (g->tb ? j * g->ldb + k0 : k0 * g->ldb + j);
+        bool turned = g->tb || (n != W && n != SKINNY_LANES);
+        if (turned) SK(skinny_pack)(g->tb, K, n, b, g->ldb, panel);
+        SK(skinny_column)(g, m, count, n, K, rows, 1, 0, true, turned ? panel : b, turned ? W : g->ldb, q == 0 ? (float)g->beta : 1, (float *)g->c + i * g->ldc + j);
+      }
+    }
+  }
+}
+#endif
+
+/* c, all of it: panels of columns outside, so that one is turned round once; blocks of k; rows in tiles of nearly equal height. rows_room: room for
+** SC_SKINNY_ROOM numbers, for large products, or NULL; the bits are the same. */
+void SK(sc__skinny)(const sc_gemm *g, float *rows_room);
+void SK(sc__skinny)(const sc_gemm *g, float *rows_room) {
+  enum { W = 2 * SKINNY_LANES };
+#if SKINNY_M > 6
+  if (rows_room) { SK(skinny_blocked)(g, rows_room); return; }
+#else
+  (void)rows_room;
+#endif
+  _Alignas(64) float panel[SKINNY_K * W];
   int64_t blocks = (g->k + SKINNY_K - 1) / SKINNY_K, rows = (g->m + SKINNY_M - 1) / SKINNY_M, as = g->ta ? 1 : g->lda, ak = g->ta ? g->lda : 1;
   for (int64_t j = 0; j < g->n; j += W) {
     int64_t n = g->n - j < W ? g->n - j : W;
-    int wide = n > SKINNY_LANES;
-    bool whole = n == W || n == SKINNY_LANES, packed = g->tb || !whole;
+    bool packed = g->tb || (n != W && n != SKINNY_LANES);
     for (int64_t q = 0; q < blocks; q++) {
       int64_t k0 = g->k * q / blocks, K = g->k * (q + 1) / blocks - k0;
       const float *b = (const float *)g->b + (g->tb ? j * g->ldb + k0 : k0 * g->ldb + j);
       if (packed) SK(skinny_pack)(g->tb, K, n, b, g->ldb, panel);
-      float beta = q == 0 ? (float)g->beta : 1;
-      for (int64_t r = 0; r < rows; r++) {
-        int64_t i = g->m * r / rows, M = g->m * (r + 1) / rows - i;
-        float *c = (float *)g->c + i * g->ldc + j;
-        if (!whole && beta != 0) for (int64_t p = 0; p < M; p++) memcpy(edge + p * W, c + p * g->ldc, (size_t)n * sizeof(float));
-        SK(skinny_rows)[M - 1](wide, K, (const float *)g->a + i * as + k0 * ak, as, ak, packed ? panel : b, packed ? W : g->ldb, (float)g->alpha, beta,
-                               whole ? c : edge, whole ? g->ldc : W);
-        if (!whole) for (int64_t p = 0; p < M; p++) memcpy(c + p * g->ldc, edge + p * W, (size_t)n * sizeof(float));
-      }
+      SK(skinny_column)(g, g->m, rows, n, K, (const float *)g->a + k0 * ak, as, ak, false, packed ? panel : b, packed ? W : g->ldb,
+                        q == 0 ? (float)g->beta : 1, (float *)g->c + j);
     }
   }
 }
