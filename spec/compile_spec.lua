@@ -90,7 +90,8 @@ describe("a compiled function", function()
     assert.equal(before, sc.stats().allocations)
   end)
 
-  for what, read in pairs { item = function(x) return x:sum():item() end, totable = function(x) return #x:totable() end, tostring = tostring } do
+  for what, read in pairs { item = function(x) return x:sum():item() end, totable = function(x) return #x:totable() end, tostring = tostring,
+    ["=="] = function(x) return x == x * 1 end, [".."] = function(x) return "x is " .. x end } do
     it("refuses to read a value, naming the line: " .. what, function()
       local f = sc.compile(function(x)
         if read(x) then return x end

@@ -333,6 +333,24 @@ static int no_order(lua_State *L) {
   return sc__raise_text(L, lua_touserdata(L, lua_upvalueindex(1)), "tensors are compared by x:lt(y), x:le(y), x:gt(y), x:ge(y), which give bool tensors; x:item() is a number");
 }
 
+/* `==` asks whether two names mean one object. While a function is traced, a script that asks would have its answer frozen. */
+static int same_object(lua_State *L) {
+  binding *b = lua_touserdata(L, lua_upvalueindex(1));
+  lua_Debug at;
+  if (b->ctx->tracing && lua_getstack(L, 1, &at) && lua_getinfo(L, "S", &at) && strncmp(at.source, b->inside, b->inside_length) != 0)
+    return sc__raise_text(L, b, "==: asks whether two tensors are the same object, on which a graph cannot depend; x:eq(y) compares elements");
+  lua_pushboolean(L, 0);                               /* Lua has seen to those that are */
+  return 1;
+}
+
+/* "loss: " .. loss, as print shows it. */
+static int concat(lua_State *L) {
+  luaL_tolstring(L, 1, NULL);
+  luaL_tolstring(L, 2, NULL);
+  lua_concat(L, 2);
+  return 1;
+}
+
 /* core.set_data(t, other): t becomes an alias of other's memory, keeps being a leaf that wants gradients or not; its gradient goes.
 ** For modules that change dtype under an optimiser's feet: the object stays the same. */
 static int set_data(lua_State *L) {
@@ -590,6 +608,8 @@ void sc__open_tensor(lua_State *L, binding *b) {
   lua_pushlightuserdata(L, b); lua_pushcclosure(L, no_pairs, 1); lua_setfield(L, meta, "__pairs");
   lua_pushlightuserdata(L, b); lua_pushcclosure(L, no_order, 1); lua_pushvalue(L, -1); lua_setfield(L, meta, "__lt"); lua_setfield(L, meta, "__le");
   lua_pushlightuserdata(L, b); lua_pushcclosure(L, text, 1); lua_setfield(L, meta, "__tostring");
+  lua_pushlightuserdata(L, b); lua_pushcclosure(L, same_object, 1); lua_setfield(L, meta, "__eq");
+  lua_pushcfunction(L, concat); lua_setfield(L, meta, "__concat");
   for (int i = 0; i < SC_COUNT(OPERATORS); i++) {
     const sc_opinfo *op = sc__op_find(b->ctx, OPERATORS[i].op);
     if (!op) continue;

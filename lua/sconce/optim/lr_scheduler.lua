@@ -17,6 +17,12 @@ local function set_rates(self, rates)
   for i, group in ipairs(self.optimizer.param_groups) do self._last_lr[i] = group.lr end
 end
 
+function Base:__tostring()
+  local rates = {}
+  for i, lr in ipairs(self._last_lr or {}) do rates[i] = type(lr) == "number" and ("%.6g"):format(lr) or tostring(lr) end
+  return ("%s: epoch %s, lr %s"):format(self.__name, self.last_epoch, table.concat(rates, ", "))
+end
+
 --- One epoch on; with a number, to that epoch.
 function Base:step(epoch)
   if epoch ~= nil and type(epoch) ~= "number" then fault.raise(self.__name, "step: expected an epoch, got %s", fault.describe(epoch)) end
@@ -66,7 +72,7 @@ local function is_optimizer(v) return type(v) == "table" and type(v.param_groups
 --- A class of schedules: params as in fault.reader, after the optimiser. self.begin(optimizer) runs before the first rates are set.
 local function class(name, params)
   local C = setmetatable({ __name = name }, { __index = Base })
-  C.__index = C
+  C.__index, C.__tostring = C, Base.__tostring
   local all = table.move(params, 1, #params, 1, {})
   all[#all + 1] = { "last_epoch:int", -1 }
   local read = fault.reader(name, all, "optimizer")
