@@ -235,8 +235,12 @@ SC_API sc_status sc_graph_run(sc_graph *g, sc_tensor *const *in, int n_in, sc_te
 /* new. The graph may be released, and must not be added to any more. */
 SC_API sc_status sc_graph_compile(sc_graph *g, sc_run **out);
 /* new: the same graph with memory of its own, for this context (NULL: the run's own), which another thread may use; the captured
-** tensors are shared. While it is made, neither context may be in use elsewhere. */
+** tensors are shared. Generators of random numbers are not: those that the graph names, and the run's own (sc_run_seed), become the clone's
+** own, in the state that they are in. While it is made, neither context may be in use elsewhere. */
 SC_API sc_status sc_run_clone(const sc_run *r, sc_context *ctx, sc_run **out);
+/* From now on the run draws from a generator of its own, seeded so, where it drew from its context's; so what it gives does not depend on what
+** else draws. Not while a job of it is going on. */
+SC_API void sc_run_seed(sc_run *r, uint64_t seed);
 SC_API void sc_run_release(sc_run *r);                                                 /* NULL is fine; jobs going on keep what they need */
 SC_API sc_context *sc_run_context(const sc_run *r);                                    /* borrowed; its sc_error tells why a call failed */
 

@@ -108,7 +108,8 @@ int64_t sc__sizes_apply(const sc_sizes *z, int64_t v);
 /* new: the same graph for actual sizes. */
 sc_status sc__graph_instantiate(const sc_graph *g, const sc_sizes *sizes, sc_graph **out);
 
-/* new: the same graph for another context, captured tensors shared (job_move.c). */
+/* new: the same graph for another context, or for a run with generators of its own: captured tensors shared, generators copied (job_move.c). */
+bool sc__names_generator(const sc_graph *g);           /* a node of it, or of a branch or loop, draws from one that is not the context's */
 sc_status sc__graph_move(const sc_graph *g, sc_context *ctx, sc_graph **out);
 /* new: what computes those values from the values fed and the inputs (fetch.c). Its inputs are those of g that are needed, then one named
 ** "feed 1" … for each value fed; its outputs are named "1", "2" …. updates: also what g writes to captured tensors. */

@@ -16,6 +16,8 @@ struct sc_run {
   sized at[8];
   int n;
   uint64_t clock;                /* counts uses */
+  bool seeded;
+  sc_generator own;              /* seeded: what it draws from instead of the context's */
 };
 
 static sc_status new_run(sc_context *ctx, sc_graph *g, sc_run **out) {
@@ -38,11 +40,28 @@ sc_status sc_graph_compile(sc_graph *g, sc_run **out) {
 sc_status sc_run_clone(const sc_run *r, sc_context *ctx, sc_run **out) {
   sc_graph *g;
   *out = NULL;
-  if (!ctx || ctx == r->ctx) return new_run(r->ctx, r->g, out);
-  SC_TRY(sc__graph_move(r->g, ctx, &g));
+  if (!ctx) ctx = r->ctx;
+  if (ctx == r->ctx && !sc__names_generator(r->g)) g = sc__graph_retain(r->g);
+  else SC_TRY(sc__graph_move(r->g, ctx, &g));
   sc_status s = new_run(ctx, g, out);
   sc_graph_release(g);
-  return s;
+  if (s != SC_OK) return s;
+  (*out)->seeded = r->seeded;
+  (*out)->own = r->own;
+  return SC_OK;
+}
+
+void sc_run_seed(sc_run *r, uint64_t seed) {
+  r->seeded = true;
+  r->own = (sc_generator){seed, 0};
+}
+
+/* Around whatever the run's plans do: its own generator is the context's meanwhile. */
+static void change_generator(sc_run *r) {
+  if (!r->seeded) return;
+  sc_generator g = r->ctx->rng;
+  r->ctx->rng = r->own;
+  r->own = g;
 }
 
 void sc_run_release(sc_run *r) {
@@ -184,7 +203,11 @@ sc_status sc_run_call(sc_run *r, const sc_named_tensor *in, int n_in, sc_named_t
   if (!found) return sc__no_memory(r->ctx, list_bytes(r));
   sc_status s = find_inputs(r, in, n_in, found);
   if (s == SC_OK) s = plan_for(r, found, &p);
-  if (s == SC_OK) s = sc__plan_run(p, found, all);
+  if (s == SC_OK) {
+    change_generator(r);
+    s = sc__plan_run(p, found, all);
+    change_generator(r);
+  }
   if (s == SC_OK) {
     hand_out(r, all, out, n_out);
     for (size_t i = 0; i < r->g->n_outputs; i++) sc_tensor_release(all[i]);
@@ -215,7 +238,11 @@ sc_status sc_run_start(sc_run *r, const sc_named_tensor *in, int n_in, sc_job **
   sc_tensor **found = sc__alloc_zero(r->ctx, list_bytes(r));
   sc_status s = j && found ? find_inputs(r, in, n_in, found) : sc__no_memory(r->ctx, list_bytes(r));
   if (s == SC_OK) s = plan_for(r, found, &p);
-  if (s == SC_OK) s = sc__plan_start(p, found);
+  if (s == SC_OK) {
+    change_generator(r);
+    s = sc__plan_start(p, found);
+    change_generator(r);
+  }
   sc__release(r->ctx, found, list_bytes(r));
   if (s != SC_OK) { sc__release(r->ctx, j, job_bytes(r)); return s; }
   *j = (sc_job){.run = r, .plan = sc__plan_retain(p), .out = (sc_tensor **)(j + 1)};
@@ -234,7 +261,9 @@ sc_status sc_job_advance(sc_job *j, int64_t microseconds, bool *done) {
   if (j->done) return SC_OK;
   if (!j->plan) return sc__fail(j->run->ctx, SC_EINVAL, "job: it was cancelled or stopped by an error");
   int64_t most = INT64_MAX / 2000, us = microseconds < 0 ? 0 : microseconds > most ? most : microseconds;
+  change_generator(j->run);
   sc_status s = sc__plan_advance(j->plan, us * 1000, false, done);
+  change_generator(j->run);
   if (s == SC_OK && *done) {
     s = sc__plan_finish(j->plan, j->out);
     j->done = s == SC_OK;
@@ -253,7 +282,9 @@ sc_status sc_job_result(sc_job *j, sc_named_tensor *out, int n_out) {
 
 void sc_job_cancel(sc_job *j) {
   if (!j->plan) return;
+  change_generator(j->run);
   sc__plan_cancel(j->plan);
+  change_generator(j->run);
   let_go(j);
 }
 

@@ -156,9 +156,38 @@ static int faults_of_memory(void) {
   return 0;
 }
 
+/* Generators that nodes name are copied for a clone: two nodes that share one share its copy. */
+static int generators_of_clones(void) {
+  sc_graph *g;
+  sc_run *run, *clone;
+  sc_tensor *x, *a, *b, *s, *in;
+  sc_generator own = {42, 0}, start = own;
+  int64_t shape[] = {2, 3};
+  sc_named_attr from[] = {{"generator", {.kind = SC_ATTR_GENERATOR, .p = &own}}};
+  CHECK(sc_graph_new(ctx, &g) == SC_OK && sc_graph_input(g, "x", SC_FLOAT32, 2, shape, &x) == SC_OK);
+  CHECK(sc_op_call(ctx, "bernoulli", &x, 1, from, 1, &a, 1) == SC_OK && sc_op_call(ctx, "bernoulli", &x, 1, from, 1, &b, 1) == SC_OK);
+  CHECK(sc_op_call(ctx, "sub", (sc_tensor *[]){a, b}, 2, NULL, 0, &s, 1) == SC_OK && sc_graph_output(g, "y", s) == SC_OK);
+  CHECK(sc_graph_compile(g, &run) == SC_OK && sc_run_clone(run, NULL, &clone) == SC_OK);
+  CHECK(sc_tensor_new(ctx, SC_FLOAT32, 2, shape, &in) == SC_OK);
+  for (int i = 0; i < 6; i++) ((float *)in->data)[i] = 0.5f;
+  sc_named_tensor given = {"x", in}, one = {"y", NULL}, two = {"y", NULL};
+  CHECK(sc_run_call(clone, &given, 1, &two, 1) == SC_OK && own.offset == start.offset);
+  CHECK(sc_run_call(run, &given, 1, &one, 1) == SC_OK && own.offset > start.offset);
+  CHECK(memcmp(one.tensor->data, two.tensor->data, 24) == 0);
+  bool differs = false;
+  for (int i = 0; i < 6; i++) differs = differs || ((float *)one.tensor->data)[i] != 0;
+  CHECK(differs);
+  sc_tensor *all[] = {x, a, b, s, in, one.tensor, two.tensor};
+  for (int i = 0; i < 7; i++) sc_tensor_release(all[i]);
+  sc_run_release(run);
+  sc_run_release(clone);
+  sc_graph_release(g);
+  return 0;
+}
+
 int main(void) {
   if (sc_context_new(NULL, &ctx) != SC_OK) return 1;
-  int bad = faults_of_a_graph() || faults_of_effects() || faults_of_marks() || faults_of_memory();
+  int bad = faults_of_a_graph() || faults_of_effects() || faults_of_marks() || faults_of_memory() || generators_of_clones();
   sc_context_free(ctx);
   return bad;
 }
