@@ -216,6 +216,23 @@ describe("what people write from memory", function()
     assert.is_true((sc.verify(net, x)))
   end)
 
+  it("saves a compiled function with its results only, not what gradients need besides", function()
+    local net, path = sc.nn.Sequential(sc.nn.Linear(2, 8), sc.nn.Tanh(), sc.nn.Linear(8, 1)), os.tmpname()
+    local f, x = sc.compile(function(v) return net(v) end), sc.rand(3, 2)
+    local y = f(x)
+    assert.equal("graph of 3 nodes: arg1 float32 {3, 2} -> out1", tostring(f.last.graph))
+    f.last:save(path)
+    local run = sc.load_graph(path)
+    os.remove(path)
+    assert.same({ "out1" }, { run.outputs[1].name, run.outputs[2] and run.outputs[2].name })
+    assert.same(y:totable(), run { arg1 = x }.out1:totable())
+    f(x):sum():backward() -- the function still gives gradients
+    local want = net[1].weight.grad:clone()
+    net:zero_grad()
+    net(x):sum():backward()
+    assert.is_true(want:allclose(net[1].weight.grad))
+  end)
+
   it("leaves tables that it is given as they are", function()
     local milestones = { 4, 2 }
     local opt = sc.optim.SGD(sc.nn.Linear(1, 1):parameters(), { lr = 1.0 })

@@ -582,6 +582,19 @@ static int graph_fetching(lua_State *L) {
   return 1;
 }
 
+/* g:hide(n): leaves the last n outputs out of what is saved and told, until g:hide(0). For what a recording hands to its gradients. */
+static int graph_hide(lua_State *L) {
+  binding *b = sc__binding(L);
+  sc_graph *g = sc__check_graph(L, 1);
+  lua_Integer n = luaL_checkinteger(L, 2);
+  g->n_outputs += g->n_hidden;
+  g->n_hidden = 0;
+  if (n < 0 || (size_t)n > g->n_outputs) return sc__raise_text(L, b, "hide: the graph has fewer outputs");
+  g->n_hidden = (size_t)n;
+  g->n_outputs -= (size_t)n;
+  return 0;
+}
+
 static int plan_gc(lua_State *L) {
   plan_box *box = lua_touserdata(L, 1);
   sc__plan_release(box->p);
@@ -727,7 +740,7 @@ static int plan_stats(lua_State *L) {
 static int graph_size(lua_State *L);
 static const luaL_Reg GRAPH_METHODS[] = {{"size", graph_size}, {"input_dtype", graph_input_dtype}, {"input_shape", graph_input_shape}, {"input", graph_input}, {"output", graph_output}, {"run", graph_run}, {"names", graph_names},
   {"nodes", graph_nodes}, {"captures", graph_captures}, {"trace", trace}, {"trace_begin", trace_begin}, {"trace_end", trace_end}, {"plan", graph_plan},
-  {"instantiate", graph_instantiate}, {"rewritten", graph_rewritten}, {"check", graph_check}, {"whole", graph_whole}, {"fetching", graph_fetching},
+  {"instantiate", graph_instantiate}, {"rewritten", graph_rewritten}, {"check", graph_check}, {"whole", graph_whole}, {"fetching", graph_fetching}, {"hide", graph_hide},
   {"mark", graph_mark}, {"split", graph_split}, {"cut", graph_cut}, {NULL, NULL}};
 static int graph_size(lua_State *L) { lua_pushinteger(L, (lua_Integer)sc__check_graph(L, 1)->n_nodes); return 1; }
 static int plan_valid(lua_State *L) { lua_pushboolean(L, sc__plan_valid(((plan_box *)luaL_checkudata(L, 1, PLAN))->p)); return 1; }

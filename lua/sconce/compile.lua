@@ -19,7 +19,8 @@ local method = Run.__index
 Run.__index = function(self, name)
   if name == "graph" then
     local open = rawget(self, "open")
-    return require("sconce.graph").wrap(open and open.core or rawget(self, "core"), open and open.n)
+    local gradients = rawget(self, "gradients")
+    return require("sconce.graph").wrap(open and open.core or rawget(self, "core"), open and open.n, gradients and gradients.n_saved)
   end
   return method(self, name)
 end

@@ -19,24 +19,31 @@ function graph.new()
   return setmetatable({ core = core.graph(), symbols = {}, numbers = {}, inputs = {}, outputs = {} }, Graph)
 end
 
---- A recorded graph of the engine as such an object, which cannot change any more.
----@param n_sizes? integer  # how many sizes are left open
-function graph.wrap(recorded, n_sizes)
-  local inputs, outputs = recorded:names()
-  for i, name in ipairs(inputs) do inputs[i] = { name = name, shape = {}, dtype = recorded:input_dtype(i) } end
-  local symbols, numbers = {}, {}
-  for i = 1, n_sizes or 0 do
-    numbers[i] = "size" .. i
-    symbols[numbers[i]] = i
-  end
-  return setmetatable({ core = recorded, symbols = symbols, numbers = numbers, inputs = inputs, outputs = outputs, compiled = true }, Graph)
-end
-
 --- A size of a recorded graph as people write it: an integer, a name, or "?" for what follows from a name.
 local function size_of(v, names)
   local at, quotient, rest = core.size_term(v, #names)
   if not at then return v end
   return quotient == 1 and rest == 0 and names[at] or "?"
+end
+
+--- A recorded graph of the engine as such an object, which cannot change any more.
+---@param n_sizes? integer  # how many sizes are left open
+---@param n_saved? integer  # how many outputs at the end are for gradients only, and no results
+function graph.wrap(recorded, n_sizes, n_saved)
+  local symbols, numbers = {}, {}
+  for i = 1, n_sizes or 0 do
+    numbers[i] = "size" .. i
+    symbols[numbers[i]] = i
+  end
+  local inputs, outputs = recorded:names()
+  for i, name in ipairs(inputs) do
+    local shape = {}
+    for d, size in ipairs(recorded:input_shape(i)) do shape[d] = size_of(size, numbers) end
+    inputs[i] = { name = name, shape = shape, dtype = recorded:input_dtype(i) }
+  end
+  for _ = 1, n_saved or 0 do outputs[#outputs] = nil end
+  return setmetatable({ core = recorded, symbols = symbols, numbers = numbers, inputs = inputs, outputs = outputs, compiled = true,
+    n_saved = n_saved }, Graph)
 end
 
 --- A graph read from a file, ready to run; `inputs` and `outputs` of the run describe what it takes and gives.
@@ -300,7 +307,12 @@ end
 ---@param path string
 ---@param options? { external?: boolean, index_base?: integer }  # external: large weights in a file beside it
 --- Returns a list of what the standard nodes do not say: { op =, where =, why = }; empty for a model that other runtimes run.
-function Graph:save(path, options) return require("sconce.onnx.export")(self.core, path, options, self.numbers) end
+function Graph:save(path, options)
+  local _ <close> = setmetatable({}, { __close = function() self.core:hide(0) end })
+  self.core:hide(rawget(self, "n_saved") or 0)
+  local report = require("sconce.onnx.export")(self.core, path, options, self.numbers)
+  return report
+end
 
 -- Of compiled functions: f.last.graph:save(path).
 function core.graph_methods.save(g, path, options) return require("sconce.onnx.export")(g, path, options) end
