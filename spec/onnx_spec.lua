@@ -108,6 +108,31 @@ describe("onnx files", function()
     assert.same({ { { 0.5, 0.5 }, { 0.5, 0.5 } } }, of(13))
   end)
 
+  it("clamp slices as the standard says, backwards from beyond the first element too", function()
+    local function of(n, from, to, step)
+      local inputs, ins = { value("x", 1, { "n" }) }, { "x" }
+      for _, name in ipairs { "from", "to", "axes", "step" } do
+        inputs[#inputs + 1], ins[#ins + 1] = value(name, 7, { 1 }), name
+      end
+      local run = load { inputs = inputs, outputs = { value("y", 1, { "m" }) }, nodes = { node("Slice", ins, { "y" }) } }
+      local function one(v) return sc.tensor({ v }, { dtype = "int64" }) end
+      return run { x = sc.arange(1.0, n + 1.0), from = one(from), to = one(to), axes = one(-1), step = one(step) }.y:totable()
+    end
+    assert.same({ 1 }, of(2, -3, math.mininteger, -2))
+    assert.same({ 1 }, of(3, math.mininteger, math.mininteger, -1))
+    assert.same({ 3, 1 }, of(3, math.maxinteger, math.mininteger, -2))
+    assert.same({}, of(3, 0, 0, -1))
+    assert.same({}, of(0, -1, math.mininteger, -1))
+    assert.same({ 2, 3 }, of(3, 1, math.maxinteger, 1))
+    assert.same({ 1 }, of(3, math.mininteger, math.maxinteger, 7))
+  end)
+
+  it("have a hardmax of nothing", function()
+    local run = load { inputs = { value("x", 1, { "n", "m" }) }, outputs = { value("y", 1, { "n", "m" }) }, nodes = { node("Hardmax", { "x" }, { "y" }) } }
+    assert.same({ 2, 0 }, run { x = sc.zeros(2, 0) }.y.shape)
+    assert.same({ { 0, 1, 0 } }, run { x = sc.tensor { { 1.0, 3.0, 3.0 } } }.y:totable())
+  end)
+
   it("run directly when their course depends on values", function()
     local run = load { inputs = { value("x", 1, { "n" }) }, outputs = { value("y", 7, { 1, "m" }) }, nodes = { node("NonZero",
       { "x" }, { "y" }) } }

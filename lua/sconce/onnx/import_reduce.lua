@@ -93,6 +93,7 @@ end
 
 local function hardmax(y, d)
   local n = y:size(d)
+  if n == 0 then return y:clone() end
   local best, shape = y:argmax(d, true), {}
   for i = 1, y:dim() do shape[i] = i == d and n or 1 end
   local places = sc.arange(1, n + 1):reshape(shape)

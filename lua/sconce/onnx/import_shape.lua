@@ -97,8 +97,8 @@ local function cut(y, d, start, stop, step)
     if step == 1 or length == 0 then return y end
     return y:index_select(d, core.untraced(sc.arange, 1, length + 1, math.min(step, length)))
   end
-  start, stop = math.max(-1, math.min(start, n - 1)), math.max(-1, math.min(stop, n - 1))
-  if start <= stop then return y:narrow(d, 1, 0) end
+  start, stop = math.max(0, math.min(start, n - 1)), math.max(-1, math.min(stop, n - 1))
+  if n == 0 or start <= stop then return y:narrow(d, 1, 0) end
   step = math.max(step, -n)
   local places = {}
   for i = start, stop + 1, step do places[#places + 1] = i + 1 end
