@@ -11,16 +11,14 @@ static void find_last_uses(const sc_graph *g, int32_t *last) {
   for (size_t i = 0; i < g->n_outputs; i++) last[g->output[i].value] = (int32_t)g->n_nodes;
 }
 
-static sc_status check_input(sc_graph *g, int i, const sc_tensor *t) {
+sc_status sc__graph_takes(sc_graph *g, size_t i, const sc_tensor *t) {
   const sc_value *v = &g->value[g->input[i]];
   char want[200], got[200];
-  if (t->dtype != v->dtype)
-    return sc__fail(g->ctx, SC_EINVAL, "graph: input %s: expected %s, got %s", v->name, sc_dtype_name((sc_dtype)v->dtype),
-                    sc_dtype_name((sc_dtype)t->dtype));
-  if (t->ndim != v->ndim || memcmp(t->dim, v->dim, (size_t)v->ndim * 8) != 0)
-    return sc__fail(g->ctx, SC_EINVAL, "graph: input %s: expected shape %s, got %s", v->name, sc__shape_text(v->ndim, v->dim, want, sizeof want),
-                    sc__shape_text(t->ndim, t->dim, got, sizeof got));
-  return SC_OK;
+  if (!t->storage) return sc__fail(g->ctx, SC_EINVAL, "graph: input %s is symbolic", v->name);
+  if (t->dtype == v->dtype && t->ndim == v->ndim && memcmp(t->dim, v->dim, (size_t)v->ndim * 8) == 0) return SC_OK;
+  return sc__fail(g->ctx, SC_EINVAL, "graph: input %s: expected %s of shape %s, got %s of shape %s", v->name, sc_dtype_name((sc_dtype)v->dtype),
+                  sc__shape_text(v->ndim, v->dim, want, sizeof want), sc_dtype_name((sc_dtype)t->dtype),
+                  sc__shape_text(t->ndim, t->dim, got, sizeof got));
 }
 
 static sc_status run_node(sc_graph *g, const sc_graph_node *n, sc_tensor **slot) {
@@ -42,7 +40,7 @@ sc_status sc_graph_run(sc_graph *g, sc_tensor *const *in, int n_in, sc_tensor **
   sc_context *ctx = g->ctx;
   if (n_in != (int)g->n_inputs || n_out != (int)g->n_outputs)
     return sc__fail(ctx, SC_EINVAL, "graph: expected %d inputs and %d outputs, got %d and %d", (int)g->n_inputs, (int)g->n_outputs, n_in, n_out);
-  for (int i = 0; i < n_in; i++) SC_TRY(check_input(g, i, in[i]));
+  for (int i = 0; i < n_in; i++) SC_TRY(sc__graph_takes(g, (size_t)i, in[i]));
   size_t room = (g->n_values + 1) * (sizeof(sc_tensor *) + sizeof(int32_t));
   sc_tensor **slot = sc__alloc_zero(ctx, room);
   if (!slot) return sc__no_memory(ctx, room);

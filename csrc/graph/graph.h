@@ -198,6 +198,8 @@ sc_plan *sc__plan_retain(sc_plan *p);
 void sc__plan_release(sc_plan *p);
 /* Whether every captured tensor still asks for gradients, or not, as it did when the graph was made. */
 bool sc__plan_valid(const sc_plan *p);
+/* Whether t holds data and has the dtype and shape of the graph's input i. */
+sc_status sc__graph_takes(sc_graph *g, size_t i, const sc_tensor *t);
 /* in: one per input; out: new, one per output. */
 sc_status sc__plan_run(sc_plan *p, sc_tensor *const *in, sc_tensor **out);
 /* A run in slices: start, advance until done, then finish; or cancel, before or after. Nothing that outlives the run changes before
