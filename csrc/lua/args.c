@@ -41,15 +41,14 @@ static bool fail(reader *r, int param, const char *format, ...) {
 static const char *describe(lua_State *L, binding *b, int at, char *out, size_t size) {
   char shape[200];
   int t = lua_type(L, at);
-  if (t == LUA_TUSERDATA && lua_getmetatable(L, at)) {
-    bool tensor = lua_topointer(L, -1) == b->tensor_meta;
-    lua_pop(L, 1);
+  if (sc__is_tensor_box(L, b, at)) {
     const tensor_box *box = lua_touserdata(L, at);
-    if (tensor && box->t) {
+    if (box->t) {
       snprintf(out, size, "a %s tensor of shape %s", sc_dtype_name((sc_dtype)box->t->dtype), sc__shape_text(box->t->ndim, box->t->dim, shape, sizeof shape));
       return out;
     }
-    if (tensor) { snprintf(out, size, "a freed tensor"); return out; }
+    snprintf(out, size, "a freed tensor");
+    return out;
   }
   if (t == LUA_TNUMBER) snprintf(out, size, "the number %.14g", lua_tonumber(L, at));
   else if (t == LUA_TSTRING) snprintf(out, size, "the string \"%s\"", sc__printable(lua_tostring(L, at), lua_rawlen(L, at), shape, 100));
@@ -101,21 +100,26 @@ static sc_status number_tensor(lua_State *L, binding *b, int at, sc_tensor **out
   return SC_OK;
 }
 
+/* The tensor there, NULL for something else; a freed one fails. */
+static bool tensor_at(reader *r, int param, int at, sc_tensor **out) {
+  char text[400];
+  *out = sc__peek_tensor(r->L, r->b, at);
+  return *out || !sc__is_tensor_box(r->L, r->b, at) || fail(r, param, "%s", sc__freed_text(r->L, at, text, sizeof text));
+}
+
 static bool read_tensor(reader *r, int param, int slot, int at) {
   lua_State *L = r->L;
   int type = lua_type(L, at);
+  sc_tensor *t;
   if (type == LUA_TUSERDATA && lua_getmetatable(L, at)) {
     bool tensor = lua_topointer(L, -1) == r->b->tensor_meta;
     lua_pop(L, 1);
     if (tensor) {
-      sc_tensor *t = ((tensor_box *)lua_touserdata(L, at))->t;
-      char text[400];
-      if (!t) return fail(r, param, "%s", sc__freed_text(L, at, text, sizeof text));
-      return put_input(r, slot, t);
+      t = ((tensor_box *)lua_touserdata(L, at))->t;
+      return SC_LIKELY(t != NULL) ? put_input(r, slot, t) : tensor_at(r, param, at, &t);
     }
   }
   if (type == LUA_TNUMBER || type == LUA_TBOOLEAN) {
-    sc_tensor *t;
     if (r->n_made == FEW) return fail(r, param, "too many numbers");
     if (number_tensor(L, r->b, at, &t) != SC_OK) return fail(r, -1, "%s", sc_error(r->b->ctx));
     r->made[r->n_made++] = t;
@@ -151,7 +155,8 @@ static bool read_int(reader *r, int param, int at, int64_t *out) {
   int whole = 0;
   lua_Integer i = lua_type(r->L, at) == LUA_TNUMBER ? lua_tointegerx(r->L, at, &whole) : 0;
   if (!whole && lua_type(r->L, at) == LUA_TUSERDATA) {     /* a 0-d integer tensor counts as a number */
-    sc_tensor *t = sc__test_tensor(r->L, r->b, at);
+    sc_tensor *t;
+    if (!tensor_at(r, param, at, &t)) return false;
     if (t && t->storage && t->numel == 1 && sc__category((sc_dtype)t->dtype) == SC_CAT_INT) {
       if (SC_UNLIKELY(r->b->ctx->tracing != NULL)) sc__note_read(r->L, at);
       *out = sc__load((sc_dtype)t->dtype, t->data).i;
@@ -221,7 +226,8 @@ static bool read_attr(reader *r, int param, int at) {
     case SC_P_FLOAT:
     case SC_P_NUMBER:
       if (lua_type(L, at) == LUA_TUSERDATA) {              /* a tensor of one element counts as its number */
-        sc_tensor *t = sc__test_tensor(L, r->b, at);
+        sc_tensor *t;
+        if (!tensor_at(r, param, at, &t)) return false;
         if (!t || !t->storage || t->numel != 1) return expected(r, param, at, "a number");
         if (SC_UNLIKELY(r->b->ctx->tracing != NULL)) sc__note_read(L, at);
         sc_scalar v = sc__load((sc_dtype)t->dtype, t->data);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_box(lua_State *L, binding *b, int at) {
+bool sc__is_tensor_box(lua_State *L, binding *b, int at) {
   if (lua_type(L, at) != LUA_TUSERDATA || !lua_getmetatable(L, at)) return false;
   bool tensor = lua_topointer(L, -1) == b->tensor_meta;
   lua_pop(L, 1);
@@ -23,14 +23,14 @@ const char *sc__freed_text(lua_State *L, int at, char *out, size_t size) {
 }
 
 static sc_tensor *box_tensor(lua_State *L, binding *b, int at, const char *what) {
-  if (!is_box(L, b, at)) return NULL;
+  if (!sc__is_tensor_box(L, b, at)) return NULL;
   sc_tensor *t = ((tensor_box *)lua_touserdata(L, at))->t;
   char text[400];
   if (!t) sc__raise_text(L, b, "%s%s%s", what ? what : "", what ? ": " : "", sc__freed_text(L, at, text, sizeof text));
   return t;
 }
 
-sc_tensor *sc__peek_tensor(lua_State *L, binding *b, int at) { return is_box(L, b, at) ? ((tensor_box *)lua_touserdata(L, at))->t : NULL; }
+sc_tensor *sc__peek_tensor(lua_State *L, binding *b, int at) { return sc__is_tensor_box(L, b, at) ? ((tensor_box *)lua_touserdata(L, at))->t : NULL; }
 
 sc_tensor *sc__test_tensor(lua_State *L, binding *b, int at) { return box_tensor(L, b, at, NULL); }
 
@@ -430,7 +430,7 @@ static int release(lua_State *L) {
 /* t:free(), and `local t <close>`: at once; whoever uses it later is told where it was freed. */
 static int free_tensor(lua_State *L) {
   binding *b = lua_touserdata(L, lua_upvalueindex(1));
-  if (!is_box(L, b, 1)) return sc__raise_text(L, b, "free: argument 1: expected a tensor, got %s", sc__got(L, b, 1));
+  if (!sc__is_tensor_box(L, b, 1)) return sc__raise_text(L, b, "free: argument 1: expected a tensor, got %s", sc__got(L, b, 1));
   tensor_box *box = lua_touserdata(L, 1);
   sc_tensor *t = box->t;
   box->t = NULL;
@@ -575,7 +575,7 @@ static const luaL_Reg FUNCTIONS[] = {{"tensor", tensor_new}, {"from_string", fro
 
 static int is_tensor(lua_State *L) {
   binding *b = sc__binding(L);
-  lua_pushboolean(L, is_box(L, b, 1));
+  lua_pushboolean(L, sc__is_tensor_box(L, b, 1));
   return 1;
 }
 

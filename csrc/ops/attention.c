@@ -315,6 +315,7 @@ static sc_tensor *probabilities(sc_ex *e, sc_tensor *q, sc_tensor *k, sc_tensor 
 
 static sc_status attention_backward(sc_grad_call *g) {
   sc_tensor *q = g->in[0], *k = g->in[1], *v = g->in[2], *mask = g->in[3], *dy = g->dy[0];
+  if (!dy) return SC_OK;                              /* lse is for this function alone */
   if (!g->ctx->grad_enabled) {
     sc_tensor *in[7] = {dy, q, k, v, g->out[0], g->out[1], mask}, *out[3];
     int n;

@@ -95,7 +95,20 @@ static double share(const ctc *k, const char *reduction, int64_t n) {   /* of sa
   return 1.0 / (double)(L > 0 ? L : 1) / (double)k->N;
 }
 
+/* What ctc_loss has seen to; a graph that was read from a file has not. */
+static sc_status ctc_operands(sc_call *c, sc_tensor **in) {
+  const sc_tensor *x = in[0];
+  if (x->ndim != 3 || !sc__is_float((sc_dtype)x->dtype)) return sc__bad_call(c, "expected floats [steps, batch, classes]");
+  if (in[1]->ndim != 1 && !(in[1]->ndim == 2 && in[1]->dim[0] == x->dim[1])) return sc__bad_call(c, "the targets do not fit");
+  for (int i = 1; i < 4; i++)
+    if (sc__category((sc_dtype)in[i]->dtype) != SC_CAT_INT || (i > 1 && in[i]->numel != x->dim[1])) return sc__bad_call(c, "the lengths do not fit");
+  int64_t blank = sc__position(c->attr[C_BLANK].i, c->base);
+  if (blank < 0 || blank >= x->dim[2]) return sc__bad_attr(c, C_BLANK, "class %lld is out of range for %lld classes", (long long)c->attr[C_BLANK].i, (long long)x->dim[2]);
+  return SC_OK;
+}
+
 static sc_status ctc_infer(sc_call *c) {
+  SC_TRY(ctc_operands(c, c->in));
   const sc_tensor *x = c->in[0];
   int64_t N = x->dim[1];
   sc__meta_set(&c->meta[0], (sc_dtype)x->dtype, strcmp(c->attr[C_REDUCTION].s, "none") == 0 ? 1 : 0, &N);
@@ -122,7 +135,13 @@ static sc_status ctc_run(sc_call *c) {
   return s;
 }
 
-static sc_status back_infer(sc_call *c) { sc__meta_like(&c->meta[0], c->in[1]); return SC_OK; }
+static sc_status back_infer(sc_call *c) {
+  SC_TRY(ctc_operands(c, c->in + 1));
+  SC_TRY(sc__want(c, 0, strcmp(c->attr[C_REDUCTION].s, "none") == 0 ? 1 : 0, c->in[1]->dim + 1));
+  if (!sc__is_float((sc_dtype)c->in[0]->dtype)) return sc__bad_call(c, "expected a gradient of floats");
+  sc__meta_like(&c->meta[0], c->in[1]);
+  return SC_OK;
+}
 
 /* dx [T, N, C] of sample n, times g; `both` [C] collects log(alpha beta) per class of a step, beta [W] two rows. */
 static void backward(const ctc *k, int64_t n, int64_t from, double nll, double g, const double *alpha, double *beta, double *both, double *dx) {

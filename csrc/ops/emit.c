@@ -15,7 +15,11 @@ static void drop_outputs(sc_call *c) {
 }
 
 static sc_status make_views(sc_call *c) {
-  for (int i = 0; i < c->n_out; i++) SC_TRY(sc__tensor_view(c->in[0], &c->meta[i], &c->out[i]));
+  int64_t n;
+  for (int i = 0; i < c->n_out; i++) {
+    SC_TRY(sc__numel(c->ctx, c->op->name, c->meta[i].dtype, c->meta[i].ndim, c->meta[i].dim, &n));
+    SC_TRY(sc__tensor_view(c->in[0], &c->meta[i], &c->out[i]));
+  }
   return SC_OK;
 }
 
@@ -103,6 +107,13 @@ static sc_generator *own_generator(const sc_opinfo *op, const sc_attr *attr) {
   return NULL;
 }
 
+/* A refusal of memory says who asked. */
+static void name_refusal(sc_call *c) {
+  char text[400];
+  snprintf(text, sizeof text, "%.390s", c->ctx->error);
+  sc__fail(c->ctx, SC_ENOMEM, "%s: %s", sc__speaker(c)->name, text);
+}
+
 sc_status sc__emit(sc_context *ctx, const sc_opinfo *op, sc_tensor **in, int n_in, const sc_attr *attr, uint8_t base, sc_tensor **out,
                    int *n_out) {
   sc_call c;
@@ -124,6 +135,7 @@ sc_status sc__emit(sc_context *ctx, const sc_opinfo *op, sc_tensor **in, int n_i
     s = emit_primitive(&c, grad || (c.inplace && ctx->grad_enabled && n_in > 0 && in[0]->ad));
     if (c.node) ctx->commit(&c, s == SC_OK);
   }
+  if (s == SC_ENOMEM && strncmp(ctx->error, "not enough memory", 17) == 0) name_refusal(&c);
   ctx->speaker = speaker;
   sc_tensor_release(c.old);
   if (s != SC_OK) {

@@ -155,7 +155,25 @@ static sampler sampler_of(const sc_call *c, const sc_tensor *x, const sc_tensor 
   return s;
 }
 
+static bool one_of(const char *s, const char *a, const char *b, const char *c) { return strcmp(s, a) == 0 || strcmp(s, b) == 0 || strcmp(s, c) == 0; }
+
+static sc_status check_sample(sc_call *c, int from) {
+  const sc_tensor *x = c->in[from], *grid = c->in[from + 1];
+  char a[200], b[200];
+  if (x->ndim != 4 && x->ndim != 5) return sc__bad_input(c, from, "expected 4 or 5 dimensions, got shape %s", sc__shape_text(x->ndim, x->dim, a, sizeof a));
+  if (!sc__is_float((sc_dtype)x->dtype) || grid->dtype != x->dtype)
+    return sc__bad_input(c, from + 1, "input and grid must be of the same float dtype, got %s and %s", sc_dtype_name((sc_dtype)x->dtype), sc_dtype_name((sc_dtype)grid->dtype));
+  if (grid->ndim != x->ndim || grid->dim[0] != x->dim[0] || grid->dim[grid->ndim - 1] != x->ndim - 2)
+    return sc__bad_input(c, from + 1, "a grid of shape %s does not fit an input of shape %s", sc__shape_text(grid->ndim, grid->dim, a, sizeof a), sc__shape_text(x->ndim, x->dim, b, sizeof b));
+  for (int i = 2; i < x->ndim; i++) if (x->dim[i] < 1) return sc__bad_input(c, from, "expected sizes above 0, got shape %s", sc__shape_text(x->ndim, x->dim, a, sizeof a));
+  if (!one_of(c->attr[G_MODE].s, "bilinear", "nearest", "bicubic")) return sc__bad_attr(c, G_MODE, "expected bilinear, nearest or bicubic, got \"%.40s\"", c->attr[G_MODE].s);
+  if (!one_of(c->attr[G_PADDING].s, "zeros", "border", "reflection")) return sc__bad_attr(c, G_PADDING, "expected zeros, border or reflection, got \"%.40s\"", c->attr[G_PADDING].s);
+  if (x->ndim == 5 && strcmp(c->attr[G_MODE].s, "bicubic") == 0) return sc__bad_attr(c, G_MODE, "bicubic is for 4 dimensions");
+  return SC_OK;
+}
+
 static sc_status sample_infer(sc_call *c) {
+  SC_TRY(check_sample(c, 0));
   const sc_tensor *x = c->in[0], *grid = c->in[1];
   sc__meta_like(&c->meta[0], x);
   for (int i = 2; i < x->ndim; i++) c->meta[0].dim[i] = grid->dim[i - 1];
@@ -174,6 +192,11 @@ static sc_status sample_run(sc_call *c) {
 }
 
 static sc_status sample_back_infer(sc_call *c) {
+  SC_TRY(check_sample(c, 1));
+  const sc_tensor *x = c->in[1], *grid = c->in[2];
+  int64_t dim[SC_MAX_DIMS];
+  for (int i = 0; i < x->ndim; i++) dim[i] = i < 2 ? x->dim[i] : grid->dim[i - 1];
+  SC_TRY(sc__want(c, 0, x->ndim, dim));
   sc__meta_like(&c->meta[0], c->in[1]);
   sc__meta_like(&c->meta[1], c->in[2]);
   c->n_out = 2;
@@ -201,20 +224,7 @@ static sc_status sample_backward(sc_grad_call *g) {
   return SC_OK;
 }
 
-static bool one_of(const char *s, const char *a, const char *b, const char *c) { return strcmp(s, a) == 0 || strcmp(s, b) == 0 || strcmp(s, c) == 0; }
-
 static sc_status grid_sample(sc_call *c) {
-  const sc_tensor *x = c->in[0], *grid = c->in[1];
-  char a[200], b[200];
-  if (x->ndim != 4 && x->ndim != 5) return sc__bad_input(c, 0, "expected 4 or 5 dimensions, got shape %s", sc__shape_text(x->ndim, x->dim, a, sizeof a));
-  if (!sc__is_float((sc_dtype)x->dtype) || grid->dtype != x->dtype)
-    return sc__bad_input(c, 1, "input and grid must be of the same float dtype, got %s and %s", sc_dtype_name((sc_dtype)x->dtype), sc_dtype_name((sc_dtype)grid->dtype));
-  if (grid->ndim != x->ndim || grid->dim[0] != x->dim[0] || grid->dim[grid->ndim - 1] != x->ndim - 2)
-    return sc__bad_input(c, 1, "a grid of shape %s does not fit an input of shape %s", sc__shape_text(grid->ndim, grid->dim, a, sizeof a), sc__shape_text(x->ndim, x->dim, b, sizeof b));
-  for (int i = 2; i < x->ndim; i++) if (x->dim[i] < 1) return sc__bad_input(c, 0, "expected sizes above 0, got shape %s", sc__shape_text(x->ndim, x->dim, a, sizeof a));
-  if (!one_of(c->attr[G_MODE].s, "bilinear", "nearest", "bicubic")) return sc__bad_attr(c, G_MODE, "expected bilinear, nearest or bicubic, got \"%.40s\"", c->attr[G_MODE].s);
-  if (!one_of(c->attr[G_PADDING].s, "zeros", "border", "reflection")) return sc__bad_attr(c, G_PADDING, "expected zeros, border or reflection, got \"%.40s\"", c->attr[G_PADDING].s);
-  if (x->ndim == 5 && strcmp(c->attr[G_MODE].s, "bicubic") == 0) return sc__bad_attr(c, G_MODE, "bicubic is for 4 dimensions");
   SC_TRY(sc__op(c->ctx, "grid_values", c->in, 2, c->attr, 3, &c->out[0]));
   c->n_out = 1;
   return SC_OK;

@@ -332,7 +332,8 @@ static int64_t below(int64_t rows, int64_t cols, int64_t offset) {
 }
 
 static void triangle_list(int64_t rows, int64_t cols, int64_t offset, bool lower, int64_t *out) {
-  for (int64_t r = 0; r < rows; r++) {
+  int64_t first = lower && offset < 0 ? -offset : 0, end = !lower && cols - offset < rows ? cols - offset : rows;   /* the others have none */
+  for (int64_t r = first; r < end; r++) {
     int64_t edge = r + offset + (lower ? 1 : 0);
     edge = edge < 0 ? 0 : edge > cols ? cols : edge;
     for (int64_t i = lower ? 0 : edge, to = lower ? edge : cols; i < to; i++) { *out++ = r; *out++ = i; }

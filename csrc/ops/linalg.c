@@ -227,7 +227,7 @@ static sc_status lu_backward(sc_grad_call *g) {
 static sc_status permutation_infer(sc_call *c) {
   const sc_tensor *piv = c->in[0], *lu = c->in[1];
   char a[200], b[200];
-  bool fit = piv->ndim == lu->ndim - 1 && memcmp(piv->dim, lu->dim, (size_t)(piv->ndim - 1) * 8) == 0 &&
+  bool fit = lu->ndim >= 2 && sc__is_float((sc_dtype)lu->dtype) && piv->ndim == lu->ndim - 1 && memcmp(piv->dim, lu->dim, (size_t)(piv->ndim - 1) * 8) == 0 &&
              piv->dim[piv->ndim - 1] == (sc__rows(lu) < sc__cols(lu) ? sc__rows(lu) : sc__cols(lu));
   if (piv->dtype != SC_INT32) return sc__bad_input(c, 0, "expected int32, got %s", sc_dtype_name((sc_dtype)piv->dtype));
   if (!fit)

@@ -53,16 +53,43 @@ static sc_status pooled_shape(sc_call *c, int nd, const int64_t *k, const int64_
   return SC_OK;
 }
 
+/* Windows over the last nd dims of `in`, as many as `out` says: the pools ask for what fits, a graph that was read from a file for anything. */
+static sc_status check_windows(sc_call *c, const int64_t *in, const int64_t *out, int ndim, int64_t nd, const sc_attr *kernel, const sc_attr *stride,
+                               const sc_attr *padding, const sc_attr *dilation) {
+  const sc_attr *lists[4] = {kernel, stride, padding, dilation};
+  bool adaptive = kernel->n == 0, fits = nd >= 1 && nd <= 3 && nd <= ndim;
+  for (int i = 0; i < 4 && fits && !adaptive; i++) {
+    if (!lists[i]) continue;
+    fits = lists[i]->n == nd;
+    for (int k = 0; k < nd && fits; k++) fits = lists[i]->v[k] >= (i != 2) && lists[i]->v[k] <= INT32_MAX;
+  }
+  for (int i = 0; i < ndim && fits; i++) {
+    int k = i - (ndim - (int)nd);
+    int64_t last;
+    fits = in[i] >= 0 && out[i] >= 0 && (k >= 0 || in[i] == out[i]);
+    if (fits && k >= 0 && adaptive) fits = out[i] <= INT32_MAX;
+    else if (fits && k >= 0 && out[i] > 0) fits = sc__mul(out[i] - 1, stride->v[k], &last) && in[i] < INT64_MAX / 4 && last < in[i] + 2 * padding->v[k] + stride->v[k];
+  }
+  return fits ? SC_OK : sc__bad_call(c, "the windows do not fit the shapes");
+}
+
 static sc_ctype work_ctype(sc_dtype d) { return d == SC_FLOAT64 ? SC_C_F64 : sc__is_float(d) ? SC_C_F32 : SC_C_I64; }
 
 /* ---- averages: avg_windows(x, size, kernel, stride, padding, include_pad, divisor) and its adjoint ----
 ** size: the whole shape of the result. An empty kernel list means adaptive windows. */
 enum { A_SIZE, A_KERNEL, A_STRIDE, A_PADDING, A_INCLUDE, A_DIVISOR, A_DIMS };
 
-static sc_status avg_infer(sc_call *c) {
-  sc__meta_set(&c->meta[0], (sc_dtype)c->in[0]->dtype, c->attr[A_SIZE].n, c->attr[A_SIZE].v);
-  return c->attr[A_SIZE].n == c->in[0]->ndim ? SC_OK : sc__bad_call(c, "the shapes do not belong together");
+static sc_status avg_infer(sc_call *c, bool adjoint) {
+  const sc_attr *a = c->attr, *size = &a[A_SIZE];
+  const sc_tensor *x = c->in[0];
+  if (size->n != x->ndim) return sc__bad_call(c, "the shapes do not belong together");
+  if (a[A_DIVISOR].kind == SC_ATTR_INT && a[A_DIVISOR].i == 0) return sc__bad_attr(c, A_DIVISOR, "must not be 0");
+  SC_TRY(check_windows(c, adjoint ? size->v : x->dim, adjoint ? x->dim : size->v, x->ndim, (int64_t)a[A_DIMS].i, &a[A_KERNEL], &a[A_STRIDE], &a[A_PADDING], NULL));
+  sc__meta_set(&c->meta[0], (sc_dtype)x->dtype, size->n, size->v);
+  return SC_OK;
 }
+static sc_status avg_windows_infer(sc_call *c) { return avg_infer(c, false); }
+static sc_status avg_adjoint_infer(sc_call *c) { return avg_infer(c, true); }
 
 /* The table of one dim and the number each sum is divided by. */
 static sc_status avg_taps(sc_context *ctx, const sc_attr *a, int i, int64_t in, int64_t out, sc_taps *t, sc_taps *count) {
@@ -186,22 +213,11 @@ static sc_status adaptive_avg(sc_call *c, int nd) {
 ** size: the whole shape of the result. An empty kernel list means adaptive windows. ---- */
 enum { M_SIZE, M_KERNEL, M_STRIDE, M_PADDING, M_DILATION, M_DIMS };
 
-static bool window_fits(const sc_attr *a, int i) {
-  const int64_t *k = a[M_KERNEL].v, *s = a[M_STRIDE].v, *p = a[M_PADDING].v, *d = a[M_DILATION].v;
-  int64_t reach;
-  return k[i] >= 1 && s[i] >= 1 && p[i] >= 0 && d[i] >= 1 && p[i] <= INT32_MAX && sc__mul(a[M_SIZE].v[a[M_SIZE].n - a[M_DIMS].i + i], s[i], &reach) &&
-         sc__mul(k[i], d[i], &reach);
-}
-
 static sc_status max_infer(sc_call *c) {
   const sc_attr *a = c->attr;
   const sc_tensor *x = c->in[0];
-  int64_t nd = a[M_DIMS].i;
-  bool adaptive = a[M_KERNEL].n == 0, fits = nd >= 1 && nd <= 3 && a[M_SIZE].n == x->ndim && x->ndim >= nd;
-  fits = fits && (adaptive || (a[M_KERNEL].n == nd && a[M_STRIDE].n == nd && a[M_PADDING].n == nd && a[M_DILATION].n == nd));
-  for (int i = 0; fits && i < x->ndim - nd; i++) fits = a[M_SIZE].v[i] == x->dim[i];
-  for (int i = 0; fits && i < nd; i++) fits = adaptive || window_fits(a, i);
-  if (!fits) return sc__bad_call(c, "the shapes do not belong together");
+  if (a[M_SIZE].n != x->ndim) return sc__bad_call(c, "the shapes do not belong together");
+  SC_TRY(check_windows(c, x->dim, a[M_SIZE].v, x->ndim, a[M_DIMS].i, &a[M_KERNEL], &a[M_STRIDE], &a[M_PADDING], &a[M_DILATION]));
   sc__meta_set(&c->meta[0], (sc_dtype)x->dtype, a[M_SIZE].n, a[M_SIZE].v);
   sc__meta_set(&c->meta[1], SC_INT64, a[M_SIZE].n, a[M_SIZE].v);
   c->n_out = 2;
@@ -295,6 +311,10 @@ static sc_status plane_infer(sc_call *c) {
   const sc_attr *size = &c->attr[0];
   char a[200], b[200];
   if (at->dtype != SC_INT64) return sc__bad_input(c, 1, "expected int64, got %s", sc_dtype_name((sc_dtype)at->dtype));
+  int64_t nd = c->attr[1].i;
+  bool fits = size->n == at->ndim && nd >= 1 && nd <= 3 && nd <= at->ndim && x->ndim == at->ndim;
+  for (int i = 0; i < at->ndim && fits; i++) fits = size->v[i] >= 0 && (i >= at->ndim - nd || (size->v[i] == at->dim[i] && x->dim[i] == at->dim[i]));
+  if (!fits) return sc__bad_call(c, "the shapes do not belong together");
   bool gather = c->op->def->signature[6] == 'g';
   const sc_tensor *like = gather ? NULL : x;
   if (like && (like->ndim != at->ndim || memcmp(like->dim, at->dim, (size_t)at->ndim * 8) != 0))
@@ -405,10 +425,10 @@ OF(max_pool) OF(avg_pool) OF(adaptive_avg) OF(adaptive_max) OF(unpool)
 
 const sc_op sc__ops_pool[] = {
   {"avg_windows(x, size: int[], kernel: int[], stride: int[], padding: int[], include_pad: bool, divisor: int?, dims: int)",
-   "Means of windows over the last dims; without a kernel the windows are adaptive.", SC_OP_INTERNAL, .infer = avg_infer, .run = avg_run,
+   "Means of windows over the last dims; without a kernel the windows are adaptive.", SC_OP_INTERNAL, .infer = avg_windows_infer, .run = avg_run,
    .grad = {"avg_windows_adjoint(dy, shape(x), kernel, stride, padding, include_pad, divisor, dims)"}},
   {"avg_windows_adjoint(x, size: int[], kernel: int[], stride: int[], padding: int[], include_pad: bool, divisor: int?, dims: int)",
-   "avg_windows' adjoint.", SC_OP_INTERNAL, .infer = avg_infer, .run = avg_adjoint_run,
+   "avg_windows' adjoint.", SC_OP_INTERNAL, .infer = avg_adjoint_infer, .run = avg_adjoint_run,
    .grad = {"avg_windows(dy, shape(x), kernel, stride, padding, include_pad, divisor, dims)"}},
   {"max_windows(x, size: int[], kernel: int[], stride: int[], padding: int[], dilation: int[], dims: int) -> values, indices",
    "Largest elements of windows over the last dims and their positions.", SC_OP_INTERNAL, .infer = max_infer, .run = max_run,

@@ -602,7 +602,8 @@ static sc_status masked_run(sc_call *c) {
 static sc_status noise_infer(sc_call *c) {
   sc__meta_like(&c->meta[0], c->in[0]);
   if (!sc__is_float(c->meta[0].dtype)) return sc__bad_input(c, 0, "expected a floating-point tensor, got %s", sc_dtype_name(c->meta[0].dtype));
-  for (int i = (int)c->attr[2].i; i < c->meta[0].ndim; i++) c->meta[0].dim[i] = 1;
+  if (c->attr[2].i < 0) return sc__bad_attr(c, 2, "expected a number of sizes, got %lld", (long long)c->attr[2].i);
+  for (int64_t i = c->attr[2].i; i < c->meta[0].ndim; i++) c->meta[0].dim[i] = 1;
   return SC_OK;
 }
 static sc_status noise_run(sc_call *c) {

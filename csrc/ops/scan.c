@@ -130,8 +130,9 @@ static sc_status shift_by(sc_call *c, int64_t by, double fill) {
   SC_TRY(sc__tensor_packed(c->in[0], &x));
   int64_t outer, n, inner, value = 0, z = (int64_t)sc_dtype_size((sc_dtype)x->dtype);
   split_at(x, dim, &outer, &n, &inner);
+  by = by > n ? n : by < -n ? -n : by;
   sc__store((sc_dtype)x->dtype, &value, sc__is_float((sc_dtype)x->dtype) ? sc__scalar_float(fill) : sc__scalar_int((int64_t)fill));
-  for (int64_t o = 0; o < outer; o++)
+  for (int64_t o = 0; o < outer && x->numel; o++)
     for (int64_t k = 0; k < n; k++) {
       bool inside = k - by >= 0 && k - by < n;
       const void *from = inside ? (const void *)(x->data + (o * n + k - by) * inner * z) : &value;
@@ -141,7 +142,7 @@ static sc_status shift_by(sc_call *c, int64_t by, double fill) {
   return SC_OK;
 }
 static sc_status shift_run(sc_call *c) { return shift_by(c, c->attr[1].i, sc__number(&c->attr[2])); }
-static sc_status shift_back_run(sc_call *c) { return shift_by(c, -c->attr[1].i, 0); }
+static sc_status shift_back_run(sc_call *c) { return shift_by(c, c->attr[1].i == INT64_MIN ? INT64_MAX : -c->attr[1].i, 0); }
 
 #define RUNNING "The result has x's shape; integers and bools give int64 unless dtype says otherwise."
 
