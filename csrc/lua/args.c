@@ -436,12 +436,15 @@ int sc__call_op(lua_State *L, binding *b, const sc_opinfo *op) {
 
 /* ---- functions written in Lua that have a signature ---- */
 
+/* A number has to be one there: true, which counts as 1 for ops, is 1. */
 static void push_attr(lua_State *L, const sc_param *p, const sc_attr *a) {
   bool position = p->type == SC_P_DIM || p->type == SC_P_DIMS || p->type == SC_P_INDEX;
   switch (a->kind) {
     case SC_ATTR_INT: lua_pushinteger(L, a->i + (position && a->i >= 0)); break;
     case SC_ATTR_FLOAT: lua_pushnumber(L, a->f); break;
-    case SC_ATTR_BOOL: lua_pushboolean(L, a->i != 0); break;
+    case SC_ATTR_BOOL:
+      if (p->type == SC_P_NUMBER) lua_pushinteger(L, a->i); else lua_pushboolean(L, a->i != 0);
+      break;
     case SC_ATTR_STRING: lua_pushstring(L, a->s); break;
     case SC_ATTR_DTYPE: lua_pushstring(L, sc_dtype_name((sc_dtype)a->i)); break;
     case SC_ATTR_INTS: case SC_ATTR_FLOATS:
@@ -483,7 +486,9 @@ static int composite_call(lua_State *L) {
         lua_newtable(L);
         for (int k = 1; at <= given && lua_type(L, at) == LUA_TUSERDATA; k++, at++) { lua_pushvalue(L, at); lua_rawseti(L, -2, k); }
       } else if (at <= given) {
-        lua_pushvalue(L, at++);
+        bool left_out = (p->type == SC_P_TENSOR || p->type == SC_P_GENERATOR) && lua_type(L, at) == LUA_TTABLE;   /* {}: options, but none */
+        if (left_out) lua_pushnil(L); else lua_pushvalue(L, at);
+        at++;
       } else if (options) {
         lua_getfield(L, options, p->name);
       } else {

@@ -80,6 +80,14 @@ static void push_where(lua_State *L, binding *b) {
   else lua_pushliteral(L, "");
 }
 
+/* "dist: " where the script has called an op written in Lua and another one complains: it did not call that one. */
+static void push_called(lua_State *L, binding *b, const char *message) {
+  const sc_opinfo *op = composite(b);
+  size_t n = op ? strlen(op->name) : 0;
+  if (!op || (strncmp(message, op->name, n) == 0 && message[n] == ':')) lua_pushliteral(L, "");
+  else lua_pushfstring(L, "%s: ", op->name);
+}
+
 int sc__raise(lua_State *L, binding *b) {
   if (b->error_pending) {
     sc__script_parked(L, b);
@@ -88,8 +96,9 @@ int sc__raise(lua_State *L, binding *b) {
   push_where(L, b);
   char named[1024];
   sc__name_sizes(b->ctx->building, sc_error(b->ctx), named, sizeof named);
+  push_called(L, b, named);
   lua_pushstring(L, named);
-  lua_concat(L, 2);
+  lua_concat(L, 3);
   return lua_error(L);
 }
 
@@ -103,8 +112,9 @@ int sc__raise_text(lua_State *L, binding *b, const char *format, ...) {
   push_where(L, b);
   char named[1024];
   sc__name_sizes(b->ctx->building, text, named, sizeof named);
+  push_called(L, b, named);
   lua_pushstring(L, named);
-  lua_concat(L, 2);
+  lua_concat(L, 3);
   return lua_error(L);
 }
 

@@ -107,11 +107,17 @@ static sc_generator *own_generator(const sc_opinfo *op, const sc_attr *attr) {
   return NULL;
 }
 
-/* A refusal of memory says who asked. */
-static void name_refusal(sc_call *c) {
+/* A refusal of memory, or of a size, says who asked; what was called and is made of other ops stands before what those say. */
+static void name_speaker(sc_call *c, sc_status s, bool outermost) {
+  bool composed = outermost && c->op->def->compose && !(c->op->flags & SC_OP_INTERNAL);
   char text[400];
-  snprintf(text, sizeof text, "%.390s", c->ctx->error);
-  sc__fail(c->ctx, SC_ENOMEM, "%s: %s", sc__speaker(c)->name, text);
+  size_t own = strlen(c->op->name);
+  bool memory = s == SC_ENOMEM && strncmp(c->ctx->error, "not enough memory", 17) == 0;
+  bool inner = c->op->flags & SC_OP_INTERNAL && strncmp(c->ctx->error, c->op->name, own) == 0 && c->ctx->error[own] == ':';
+  if (!memory && !inner && !composed) return;
+  snprintf(text, sizeof text, "%.390s", c->ctx->error + (inner ? own + 2 : 0));
+  const char *name = composed ? c->op->name : sc__speaker(c)->name;
+  if (strncmp(text, name, strlen(name)) != 0 || text[strlen(name)] != ':') sc__fail(c->ctx, s, "%s: %s", name, text);
 }
 
 sc_status sc__emit(sc_context *ctx, const sc_opinfo *op, sc_tensor **in, int n_in, const sc_attr *attr, uint8_t base, sc_tensor **out,
@@ -135,7 +141,7 @@ sc_status sc__emit(sc_context *ctx, const sc_opinfo *op, sc_tensor **in, int n_i
     s = emit_primitive(&c, grad || (c.inplace && ctx->grad_enabled && n_in > 0 && in[0]->ad));
     if (c.node) ctx->commit(&c, s == SC_OK);
   }
-  if (s == SC_ENOMEM && strncmp(ctx->error, "not enough memory", 17) == 0) name_refusal(&c);
+  if (s != SC_OK) name_speaker(&c, s, !speaker);
   ctx->speaker = speaker;
   sc_tensor_release(c.old);
   if (s != SC_OK) {

@@ -227,8 +227,9 @@ static sc_status lu_backward(sc_grad_call *g) {
 static sc_status permutation_infer(sc_call *c) {
   const sc_tensor *piv = c->in[0], *lu = c->in[1];
   char a[200], b[200];
-  bool fit = lu->ndim >= 2 && sc__is_float((sc_dtype)lu->dtype) && piv->ndim == lu->ndim - 1 && memcmp(piv->dim, lu->dim, (size_t)(piv->ndim - 1) * 8) == 0 &&
+  bool fit = lu->ndim >= 2 && piv->ndim == lu->ndim - 1 && memcmp(piv->dim, lu->dim, (size_t)(piv->ndim - 1) * 8) == 0 &&
              piv->dim[piv->ndim - 1] == (sc__rows(lu) < sc__cols(lu) ? sc__rows(lu) : sc__cols(lu));
+  if (lu->dtype != SC_FLOAT32 && lu->dtype != SC_FLOAT64) return sc__bad_input(c, 1, "expected float32 or float64, got %s", sc_dtype_name((sc_dtype)lu->dtype));
   if (piv->dtype != SC_INT32) return sc__bad_input(c, 0, "expected int32, got %s", sc_dtype_name((sc_dtype)piv->dtype));
   if (!fit)
     return sc__bad_input(c, 0, "shape %s does not fit a factorisation of shape %s", sc__shape_text(piv->ndim, piv->dim, a, sizeof a),

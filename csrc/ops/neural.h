@@ -37,7 +37,7 @@ static inline sc_status sc__work_begin(sc_work *w, sc_call *c, sc_dtype type, ui
     if (!(keep >> i & 1)) SC_TRY(sc__packed_as(c->in[i], type, &w->in[i]));
   for (int i = 0; i < c->n_out; i++) {
     sc_tensor *o = c->out[i];
-    if ((sc_dtype)o->dtype == type || !sc__is_float((sc_dtype)o->dtype)) w->out[i] = sc_tensor_retain(o);
+    if ((sc_dtype)o->dtype == type || (type != SC_INT64 && !sc__is_float((sc_dtype)o->dtype))) w->out[i] = sc_tensor_retain(o);   /* positions stay as they are */
     else SC_TRY(sc_tensor_new(c->ctx, type, o->ndim, o->dim, &w->out[i]));
   }
   return SC_OK;

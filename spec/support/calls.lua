@@ -140,7 +140,7 @@ for _, name in ipairs { "broadcast_tensors", "atleast_1d", "atleast_2d", "atleas
   WRITTEN[name] = function() return { vector(), vector() } end
 end
 
-local function is_tensor_type(type) return type == "tensor" or type == "tensor?" end
+local function is_tensor_type(type) return type:find("^tensor") and not type:find("[", 1, true) end
 
 --- The parameters of a signature: { name =, type =, given = whether a value must be given }.
 function calls.parameters(signature)

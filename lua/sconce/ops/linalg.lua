@@ -604,6 +604,7 @@ define(linalg, "linalg.vander(x, N: int?)", "Powers 0 to N - 1 of each element (
   if not x.dtype:find("float") and x.dtype ~= "int64" then x = x:to("int64") end
   n = n or x:size(-1)
   if n < 2 then fail("linalg.vander: argument 2 (N): expected at least 2, got %d", n) end
+  if n > 1 << 24 then fail("linalg.vander: argument 2 (N): %d powers are too many", n) end
   local columns = { sc.ones_like(x), x }
   for i = 3, n do columns[i] = columns[i - 1] * x end
   return sc.stack(columns, -1)

@@ -77,7 +77,7 @@ Example: sc.nn.functional.gaussian_nll_loss(sc.zeros(3), sc.ones(3), sc.ones(3))
   function(x, target, var, full, eps, reduction)
     local name = "gaussian_nll_loss"
     local reduce = reducer(name, reduction)
-    if var:dim() == 0 then var = var:to(x.dtype):expand(x.shape) end
+    if type(var) == "number" then var = sc.full(x.shape, var + 0.0, { dtype = x.dtype }) end
     local xs, vs = x.shape, var.shape
     if shape(x) ~= shape(var) then
       local most = table.move(xs, 1, #xs - 1, 1, {})

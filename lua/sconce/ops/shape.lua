@@ -55,10 +55,17 @@ end
 -- Taking apart
 ---------------------------------------------------------------------------
 
+-- More pieces than anybody could wait for are refused.
+local MOST = 1 << 24
+local function countable(what, n)
+  if n > MOST then fault.raise(what, "%d pieces are too many (at most %d)", n, MOST) end
+  return n
+end
+
 define(sc, "unbind(x, dim: dim = 0)", "The parts of x along a dimension, without it, as a list of views.", function(x, dim)
   local d = place("unbind", x, dim)
   local out = {}
-  for i = 1, size_at("unbind", x, d) do out[i] = x:select(d, i) end
+  for i = 1, countable("unbind", size_at("unbind", x, d)) do out[i] = x:select(d, i) end
   return out
 end, true)
 
@@ -82,6 +89,7 @@ local function equal_pieces(what, x, d, size)
   if size < 0 or (size == 0 and n > 0) then fault.raise(what, "expected a positive size of pieces, got %d", size) end
   if n == 0 then return { x:narrow(d, 1, 0) } end
   local out = {}
+  countable(what, (n - 1) // size + 1)
   for at = 1, n, size do out[#out + 1] = x:narrow(d, at, math.min(size, n - at + 1)) end
   return out
 end
@@ -130,7 +138,7 @@ define(sc, "chunk(x, chunks: int, dim: dim = 0)", "x in at most so many pieces o
     local n = size_at("chunk", x, d)
     if n == 0 then
       local out = {}
-      for i = 1, chunks do out[i] = x:narrow(d, 1, 0) end
+      for i = 1, countable("chunk", chunks) do out[i] = x:narrow(d, 1, 0) end
       return out
     end
     return equal_pieces("chunk", x, d, (n - 1) // chunks + 1)
@@ -152,7 +160,7 @@ local function tensor_split(what, x, sections, d)
     if math.type(sections) ~= "integer" or sections < 1 then
       fault.raise(what, "expected a positive number of sections, got %s", tostring(sections))
     end
-    if sections > 1 << 24 then fault.raise(what, "%d sections are too many (at most %d)", sections, 1 << 24) end
+    countable(what, sections)
     local small, larger, at = n // sections, n % sections, 1
     for i = 1, sections do
       local size = i <= larger and small + 1 or small

@@ -124,6 +124,7 @@ define(sc, "histogram(x, bins: any, range: float[]?, weight: tensor?, density: b
   .. "elements' own when not given), or a tensor of edges. density: divided by the total and the bins' widths.",
   function(x, bins, range, weight, density)
     local edges
+    if not x.dtype:find("float") then fault.raise("histogram", "argument 1 (x): expected floating point, got %s", x.dtype) end
     if is_tensor(bins) and bins:dim() > 0 then
       edges = bins
     else
@@ -131,6 +132,7 @@ define(sc, "histogram(x, bins: any, range: float[]?, weight: tensor?, density: b
       if math.type(bins) ~= "integer" or bins < 1 then
         fault.raise("histogram", "argument 2 (bins): expected a number of bins from 1, or a tensor of edges, got %s", fault.describe(bins))
       end
+      if bins > 1 << 40 then fault.raise("histogram", "argument 2 (bins): %d are too many", bins) end
       local low, high = 0.0, 1.0
       if range then
         if #range ~= 2 then fault.raise("histogram", "argument 3 (range): expected two numbers, got %d", #range) end
