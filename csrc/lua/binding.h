@@ -74,6 +74,8 @@ void sc__outside_traces(lua_State *L, binding *b, const char *what);
 static inline void sc__check(lua_State *L, binding *b, sc_status s) { if (s != SC_OK) sc__raise(L, b); }
 
 bool sc__is_tensor_box(lua_State *L, binding *b, int at);       /* also of a freed tensor */
+/* __concat: both sides as print shows them. */
+int sc__concat(lua_State *L);
 /* The tensor at that place, borrowed; NULL when it is something else. Raises for a freed one. */
 sc_tensor *sc__test_tensor(lua_State *L, binding *b, int at);
 sc_tensor *sc__peek_tensor(lua_State *L, binding *b, int at);   /* the same without raising */

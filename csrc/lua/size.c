@@ -155,13 +155,6 @@ static int text(lua_State *L) {
   return 1;
 }
 
-static int concat(lua_State *L) {
-  luaL_tolstring(L, 1, NULL);
-  luaL_tolstring(L, 2, NULL);
-  lua_concat(L, 2);
-  return 1;
-}
-
 static int negative(lua_State *L) {
   const size_value *s = luaL_checkudata(L, 1, SIZE);
   push(L, sc__binding(L), s->g, -s->v);
@@ -178,7 +171,7 @@ static int gc(lua_State *L) {
 void sc__open_size(lua_State *L, binding *b) {
   luaL_newmetatable(L, SIZE);
   b->size_meta = lua_topointer(L, -1);
-  const luaL_Reg EVENTS[] = {{"__div", divide}, {"__eq", equal}, {"__tostring", text}, {"__concat", concat}, {"__unm", negative}, {"__gc", gc}, {NULL, NULL}};
+  const luaL_Reg EVENTS[] = {{"__div", divide}, {"__eq", equal}, {"__tostring", text}, {"__concat", sc__concat}, {"__unm", negative}, {"__gc", gc}, {NULL, NULL}};
   luaL_setfuncs(L, EVENTS, 0);
   for (int i = 0; i < SC_COUNT(EVENT); i++) {
     lua_pushinteger(L, i);

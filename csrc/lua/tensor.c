@@ -344,7 +344,7 @@ static int same_object(lua_State *L) {
 }
 
 /* "loss: " .. loss, as print shows it. */
-static int concat(lua_State *L) {
+int sc__concat(lua_State *L) {
   luaL_tolstring(L, 1, NULL);
   luaL_tolstring(L, 2, NULL);
   lua_concat(L, 2);
@@ -609,7 +609,7 @@ void sc__open_tensor(lua_State *L, binding *b) {
   lua_pushlightuserdata(L, b); lua_pushcclosure(L, no_order, 1); lua_pushvalue(L, -1); lua_setfield(L, meta, "__lt"); lua_setfield(L, meta, "__le");
   lua_pushlightuserdata(L, b); lua_pushcclosure(L, text, 1); lua_setfield(L, meta, "__tostring");
   lua_pushlightuserdata(L, b); lua_pushcclosure(L, same_object, 1); lua_setfield(L, meta, "__eq");
-  lua_pushcfunction(L, concat); lua_setfield(L, meta, "__concat");
+  lua_pushcfunction(L, sc__concat); lua_setfield(L, meta, "__concat");
   for (int i = 0; i < SC_COUNT(OPERATORS); i++) {
     const sc_opinfo *op = sc__op_find(b->ctx, OPERATORS[i].op);
     if (!op) continue;
