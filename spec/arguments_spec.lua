@@ -160,6 +160,11 @@ describe("operands of ops that only graphs call", function()
     ["noise of -1 sizes"] = function() return ops.dropout_noise(x, 0.5, 1.0, -1) end,
     ["a grid without the image's batch"] = function() return ops.grid_values(sc.ones(1, 1, 2, 2), sc.ones(9, 2, 2, 2), "nearest", "zeros", false) end,
     ["pivots of halves"] = function() return ops.linalg_permutation(sc.ones({ 3 }, { dtype = "int32" }), x:to "float16") end,
+    ["a gradient of other sizes than the target's"] = function()
+      return ops.nll_map_adjoint(sc.ones {}, sc.tensor { 1 }, nil, -100, "mean", 0.0, { 8, 3 })
+    end,
+    ["a gradient of nothing for something"] = function() return ops.unreduce(sc.ones(0), { 3, 3 }, { 1 }, false) end,
+    ["a gradient with dims left over"] = function() return ops.unreduce(sc.ones(3, 3), { 3, 3 }, { 1 }, false) end,
     ["a view of a negative size"] = function() return ops.unreduce(sc.ones(1, 3), { 1, math.mininteger }, { 1 }, true) end,
   } do
     it("are checked: " .. name, function() assert.has_error(call) end)

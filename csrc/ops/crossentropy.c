@@ -143,25 +143,29 @@ static double arriving(const losses *l, const sc_tensor *dy, int64_t row, double
 }
 
 /* ---- checks shared by all ---- */
-static sc_status check_shapes(sc_call *c, const sc_tensor *x, const sc_tensor *target, const sc_tensor *weight) {
+static sc_status check_sizes(sc_call *c, int ndim, const int64_t *dim, const sc_tensor *target, const sc_tensor *weight) {
   char a[200], b[200];
-  if (!sc__is_float((sc_dtype)x->dtype)) return sc__bad_input(c, 0, "expected floats, got %s", sc_dtype_name((sc_dtype)x->dtype));
-  if (x->ndim < 1) return sc__bad_input(c, 0, "expected at least 1 dimension, got a single number");
+  if (ndim < 1) return sc__bad_input(c, 0, "expected at least 1 dimension, got a single number");
   if (target->dtype != SC_INT64 && target->dtype != SC_UINT8)
     return sc__bad_input(c, 1, "expected class indices of int64, got %s", sc_dtype_name((sc_dtype)target->dtype));
-  bool fits = target->ndim == x->ndim - 1;
-  if (x->ndim == 1) fits = target->ndim == 0;
+  bool fits = target->ndim == ndim - 1;
+  if (ndim == 1) fits = target->ndim == 0;
   else if (fits) {
-    fits = target->dim[0] == x->dim[0];
-    for (int i = 1; i < target->ndim; i++) fits = fits && target->dim[i] == x->dim[i + 1];
+    fits = target->dim[0] == dim[0];
+    for (int i = 1; i < target->ndim; i++) fits = fits && target->dim[i] == dim[i + 1];
   }
   if (!fits)
     return sc__bad_input(c, 1, "a target of shape %s does not fit an input of shape %s (the second dimension holds the classes)",
-                         sc__shape_text(target->ndim, target->dim, a, sizeof a), sc__shape_text(x->ndim, x->dim, b, sizeof b));
-  int64_t C = x->dim[x->ndim > 1 ? 1 : 0];
+                         sc__shape_text(target->ndim, target->dim, a, sizeof a), sc__shape_text(ndim, dim, b, sizeof b));
+  int64_t C = dim[ndim > 1 ? 1 : 0];
   if (weight && (weight->ndim != 1 || weight->dim[0] != C))
     return sc__bad_input(c, 2, "expected %lld weights, one per class, got shape %s", (long long)C, sc__shape_text(weight->ndim, weight->dim, a, sizeof a));
   return SC_OK;
+}
+
+static sc_status check_shapes(sc_call *c, const sc_tensor *x, const sc_tensor *target, const sc_tensor *weight) {
+  if (!sc__is_float((sc_dtype)x->dtype)) return sc__bad_input(c, 0, "expected floats, got %s", sc_dtype_name((sc_dtype)x->dtype));
+  return check_sizes(c, x->ndim, x->dim, target, weight);
 }
 
 static sc_status loss_meta(sc_call *c, const sc_tensor *x, const sc_tensor *target) {
@@ -207,6 +211,10 @@ static sc_status nll_run(sc_call *c) {
 }
 
 static sc_status nll_adjoint_infer(sc_call *c) {
+  if (!sc__is_float((sc_dtype)c->in[0]->dtype)) return sc__bad_input(c, 0, "expected floats, got %s", sc_dtype_name((sc_dtype)c->in[0]->dtype));
+  SC_TRY(check_sizes(c, c->attr[L_SIZE].n, c->attr[L_SIZE].v, c->in[1], c->in[2]));
+  SC_TRY(loss_meta(c, c->in[0], c->in[1]));
+  SC_TRY(sc__want(c, 0, c->meta[0].ndim, c->meta[0].dim));
   sc__meta_set(&c->meta[0], (sc_dtype)c->in[0]->dtype, c->attr[L_SIZE].n, c->attr[L_SIZE].v);
   return SC_OK;
 }

@@ -50,10 +50,11 @@ static sc_status unreduce_infer(sc_call *c) {
     m->dim[i] = size->v[i];
     bool present = !reduced[i] || keep;
     if (present && at >= dy->ndim) return sc__bad_call(c, "the gradient has too few dimensions");
+    if (present && dy->dim[at] != 1 && (reduced[i] || dy->dim[at] != size->v[i])) return sc__bad_call(c, "the gradient does not fit the sizes");
     m->stride[i] = reduced[i] || dy->dim[at] == 1 ? 0 : sc__stride(dy)[at];
     if (present) at++;
   }
-  return SC_OK;
+  return at == dy->ndim ? SC_OK : sc__bad_call(c, "the gradient has too many dimensions");
 }
 
 /* ---- transpose(x, dim0, dim1), permute(x, dims) ---- */
