@@ -152,6 +152,14 @@ describe("a slip of the pen", function()
       g:output("y", y)
       g:output("y", y)
     end, 'there is an output named "y" already' },
+    { "an op after compiling", function()
+      local g = sc.graph()
+      local y = g:input("x", { 2 }) + 1
+      g:output("y", y)
+      local run = g:compile()
+      assert.same({ 3.0, 3.0 }, run { x = sc.full({ 2 }, 2.0) }.y:totable())
+      y:add_(1)
+    end, "add_: the graph has been compiled and cannot change any more" },
     { "a graph without outputs", function() sc.graph():save("x.onnx") end, "save: the graph has no output" },
     { "a state of something else", function()
       local opt = sc.optim.SGD(w:parameters(), { lr = 0.1 })

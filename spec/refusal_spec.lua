@@ -75,14 +75,38 @@ describe("whatever comes, the caller's line is named by", function()
     ["optim.lr_scheduler"] = optim.lr_scheduler, data = sc.data, autograd = sc.autograd, linalg = sc.linalg, special = sc.special, fft = sc.fft }
   for name, space in pairs(lists) do it(name, function() sweep(space) end) end
 
+  local function small()
+    local g = sc.graph()
+    g:output("y", g:input("x", { 2 }) + 1)
+    return g
+  end
+  local function traced()
+    local f = sc.compile(function(x) return x + 1 end)
+    f(sc.ones(2))
+    return f
+  end
   local METHODS = {
     tensors = { core.methods, function() return sc.ones(2, 3) end },
     modules = { nn.Module, function() return nn.Linear(2, 3) end },
     sequences = { nn.Sequential, function() return nn.Sequential(nn.ReLU()) end },
     ["lists of modules"] = { nn.ModuleList, function() return nn.ModuleList { nn.ReLU() } end },
     graphs = { getmetatable(sc.graph()), sc.graph },
+    runs = { getmetatable(small():compile()), function() return small():compile() end },
+    sessions = { getmetatable(small():session()), function() return small():session() end },
+    jobs = { getmetatable(small():compile():start { x = sc.ones(2) }), function() return small():compile():start { x = sc.ones(2) } end },
+    ["compiled functions"] = { getmetatable(traced()), traced },
+    ["traces"] = { getmetatable(traced().last), function() return traced().last end },
   }
   for name, m in pairs(METHODS) do it("methods of " .. name, function() sweep(m[1], m[2]) end) end
+
+  it("calls of runs, as built and as loaded, and of compiled functions", function()
+    local path = os.tmpname()
+    small():save(path)
+    local made = { built = small():compile(), loaded = sc.load_graph(path), nodes = sc.load_graph(path, { nodes = true }), traced = traced() }
+    os.remove(path)
+    for name, run in pairs(made) do made[name] = function(...) return run(...) end end
+    sweep(made)
+  end)
 
   local MAKERS = { { 2, 3 }, { 2 }, {}, { 2, 2, 2 }, { 4, 2 }, { 0.5 }, { 1, 2 }, { { 2, 2 } }, { { 1, 1 }, 1 }, { 1, { 1, 2 } }, { { 4 }, 1 } }
   it("calls of layers", function()

@@ -259,6 +259,7 @@ static sc_status trace(sc_call *c) {
   sc_context *ctx = c->ctx;
   sc_graph *g = graph_of(c);
   g->before = sc__graph_mark(g);
+  if (g->sealed) return sc__fail(ctx, SC_EINVAL, "%s: the graph has been compiled and cannot change any more", sc__speaker(c)->name);
   if (g->most_nodes && g->n_nodes >= g->most_nodes) return sc__fail(ctx, SC_EINVAL, "graph: more than %zu nodes", g->most_nodes);
   SC_TRY(sc__grow(ctx, &g->node, g->n_nodes, &g->room_nodes, sizeof *g->node));
   sc_graph_node n = {.op = c->op, .base = c->base, .inplace = c->inplace, .n_in = c->n_in, .n_out = c->n_out, .origin = (int32_t)g->n_nodes,

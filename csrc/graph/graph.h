@@ -53,6 +53,7 @@ struct sc_graph {
   int32_t *input;
   sc__grad_change *change;
   size_t n_values, room_values, n_nodes, room_nodes, n_outputs, room_outputs, n_inputs, room_inputs, n_changes, room_changes;
+  bool sealed;                   /* compiled by hand: nothing is recorded any more */
   size_t n_hidden;               /* outputs at the end of the list that n_outputs leaves out for now */
   int n_sizes;
   const char *size_name[10];     /* [SC_SYMBOLS] interned: what sizes that are not known are called */

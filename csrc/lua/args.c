@@ -496,6 +496,7 @@ static int composite_call(lua_State *L) {
       }
       int type = lua_type(L, -1);
       if (type == LUA_TNIL && tensors) { lua_pop(L, 1); lua_newtable(L); }
+      if (type == LUA_TTABLE && p->type == SC_P_TENSOR) { lua_pop(L, 1); lua_pushnil(L); }   /* the reader took {} for options */
       if (p->type == SC_P_TENSOR && (type == LUA_TBOOLEAN || (type == LUA_TNUMBER && !p->numbers))) {
         sc_tensor *t;
         if (number_tensor(L, b, lua_gettop(L), &t) != SC_OK) return sc__raise(L, b);

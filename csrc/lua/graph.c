@@ -595,6 +595,12 @@ static int graph_hide(lua_State *L) {
   return 0;
 }
 
+/* g:seal(): from now on ops on its tensors are refused */
+static int graph_seal(lua_State *L) {
+  sc__check_graph(L, 1)->sealed = true;
+  return 0;
+}
+
 static int plan_gc(lua_State *L) {
   plan_box *box = lua_touserdata(L, 1);
   sc__plan_release(box->p);
@@ -740,7 +746,7 @@ static int plan_stats(lua_State *L) {
 static int graph_size(lua_State *L);
 static const luaL_Reg GRAPH_METHODS[] = {{"size", graph_size}, {"input_dtype", graph_input_dtype}, {"input_shape", graph_input_shape}, {"input", graph_input}, {"output", graph_output}, {"run", graph_run}, {"names", graph_names},
   {"nodes", graph_nodes}, {"captures", graph_captures}, {"trace", trace}, {"trace_begin", trace_begin}, {"trace_end", trace_end}, {"plan", graph_plan},
-  {"instantiate", graph_instantiate}, {"rewritten", graph_rewritten}, {"check", graph_check}, {"whole", graph_whole}, {"fetching", graph_fetching}, {"hide", graph_hide},
+  {"instantiate", graph_instantiate}, {"rewritten", graph_rewritten}, {"check", graph_check}, {"whole", graph_whole}, {"fetching", graph_fetching}, {"hide", graph_hide}, {"seal", graph_seal},
   {"mark", graph_mark}, {"split", graph_split}, {"cut", graph_cut}, {NULL, NULL}};
 static int graph_size(lua_State *L) { lua_pushinteger(L, (lua_Integer)sc__check_graph(L, 1)->n_nodes); return 1; }
 static int plan_valid(lua_State *L) { lua_pushboolean(L, sc__plan_valid(((plan_box *)luaL_checkudata(L, 1, PLAN))->p)); return 1; }

@@ -163,6 +163,7 @@ end
 ---@param options? { passes?: any, exact?: boolean }  # as for sc.compile
 function Graph:compile(options)
   self.compiled = true
+  self.core:seal()
   return setmetatable({ graph = self, plans = {}, options = options or {} }, Run)
 end
 
@@ -292,6 +293,7 @@ end
 ---@param feeds table
 ---@param options? { updates?: boolean }
 function Session:run(fetches, feeds, options)
+  fault.expect("session", 3, "options", options)
   local list = (core.is_tensor(fetches) or type(fetches) == "string") and { fetches } or fetches
   if type(list) ~= "table" then fault.raise("session", "argument 1 (fetches): expected a tensor, a name or a list, got %s", fault.describe(list)) end
   for i, f in ipairs(list) do check_fetch(self, i, f) end

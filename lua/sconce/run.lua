@@ -241,6 +241,7 @@ function run.install(class)
       return nil
     end
     fault.expect("profile", 1, "options", options)
+    if not self.last then fault.raise("profile", "there was no call yet; run:profile(true) times those that follow") end
     local profile = setmetatable(profile_of(self), { __tostring = text_of })
     if options and options.trace then write_trace(profile, options.trace) end
     return profile

@@ -19,6 +19,7 @@ end
 ---@param tensors table<string, sc.Tensor>|sc.Tensor
 ---@param options? { metadata?: table<string, string> }  # safetensors only
 function sc.save(path, tensors, options)
+  fault.expect("save", 3, "options", options)
   for name in pairs(options or {}) do
     if name ~= "metadata" then fault.raise("save", 'there is no option "%s"; the options are metadata', tostring(name)) end
   end
