@@ -86,7 +86,9 @@ static sc_status rows_infer(sc_call *c) {
   const sc_tensor *x = c->in[0];
   int dims = (int)c->attr[0].i;
   SC_TRY(check_float(c));
-  if (dims < 1 || dims > x->ndim) return sc__bad_call(c, "expected between 1 and %d dimensions of a row, got %d", x->ndim, dims);
+  if (c->attr[0].i < 1 || c->attr[0].i > x->ndim) return sc__bad_call(c, "expected between 1 and %d dimensions of a row, got %lld", x->ndim, (long long)c->attr[0].i);
+  for (int i = 1; i < 3; i++) SC_TRY(sc__want(c, i, dims, x->dim + x->ndim - dims));
+  for (int i = 3; i < 5; i++) SC_TRY(check_channel_vector(c, i, x->ndim > dims ? x->dim[x->ndim - dims - 1] : 0));
   sc__meta_like(&c->meta[0], x);
   for (int i = 1; i < 3; i++) sc__meta_set(&c->meta[i], float_dtype(x), x->ndim - dims, x->dim);
   c->n_out = 3;
