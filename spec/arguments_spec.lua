@@ -166,6 +166,7 @@ describe("operands of ops that only graphs call", function()
     ["a gradient of nothing for something"] = function() return ops.unreduce(sc.ones(0), { 3, 3 }, { 1 }, false) end,
     ["a gradient with dims left over"] = function() return ops.unreduce(sc.ones(3, 3), { 3, 3 }, { 1 }, false) end,
     ["a weight that is shorter than the rows"] = function() return ops.normalize_rows(sc.ones(3, 3), sc.ones(1), nil, nil, nil, 1, 0.1, 1e-5) end,
+    ["a share of extremes that are not there"] = function() return ops.tie_share(sc.ones(3, 3), sc.ones(1), { 1 }, false) end,
     ["a view of a negative size"] = function() return ops.unreduce(sc.ones(1, 3), { 1, math.mininteger }, { 1 }, true) end,
   } do
     it("are checked: " .. name, function() assert.has_error(call) end)

@@ -455,10 +455,10 @@ static inline float sc_floordiv_f32(float a, float b) {
 }
 
 /* To a number of decimals, ties to even; negative ones round to tens, hundreds … */
-static inline double sc_ten(int64_t n) { return n > 0 ? pow(10.0, (double)(n > 400 ? 400 : n)) : 1.0; }
-static inline double sc_decimals_f64(double x, int64_t n) { return n >= 0 ? rint(x * sc_ten(n)) / sc_ten(n) : rint(x / sc_ten(-n)) * sc_ten(-n); }
+static inline double sc_ten(int64_t n) { return pow(10.0, n > 400 || n < -400 ? 400 : (double)(n < 0 ? -n : n)); }   /* to |n| */
+static inline double sc_decimals_f64(double x, int64_t n) { return n >= 0 ? rint(x * sc_ten(n)) / sc_ten(n) : rint(x / sc_ten(n)) * sc_ten(n); }
 static inline float sc_decimals_f32(float x, int64_t n) {
-  float t = (float)sc_ten(n < 0 ? -n : n);
+  float t = (float)sc_ten(n);
   return n >= 0 ? rintf(x * t) / t : rintf(x / t) * t;
 }
 

@@ -233,6 +233,15 @@ static sc_status amin_run(sc_call *c) { return extreme_run(c, SC_RED_MIN); }
 
 /* tie_share(x, y, dim, keepdim): 1 / (number of equals) where x is the extreme value y, else 0. A NaN is equal to a NaN. */
 static sc_status tie_infer(sc_call *c) {
+  const sc_tensor *x = c->in[0];
+  bool mask[SC_MAX_DIMS];
+  int64_t want[SC_MAX_DIMS];
+  int n = 0;
+  SC_TRY(sc__dims(c, 0, x->ndim, mask));
+  for (int i = 0; i < x->ndim; i++)
+    if (!mask[i] || c->attr[1].i) want[n++] = mask[i] ? 1 : x->dim[i];
+  if (x->ndim) SC_TRY(sc__want(c, 1, n, want));
+  else if (c->in[1]->numel != 1) return sc__bad_input(c, 1, "expected one value");
   sc__meta_like(&c->meta[0], c->in[0]);
   return SC_OK;
 }
