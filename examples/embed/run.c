@@ -45,6 +45,7 @@ static void show(const sc_named_tensor *t) {
 int main(int argc, char **argv) {
   if (argc < 2) { fprintf(stderr, "usage: %s MODEL.onnx [microseconds a frame] [size]\n", argv[0]); return 2; }
   int64_t budget = argc > 2 ? atoll(argv[2]) : 1500, size = argc > 3 ? atoll(argv[3]) : 8;
+  if (budget < 1 || size < 1) { fprintf(stderr, "%s: expected positive numbers of microseconds and for sizes\n", argv[0]); return 2; }
   sc_context *ctx;
   sc_graph *graph;
   sc_run *run;
