@@ -14,6 +14,19 @@ describe("edges", function()
     close({ 24 / 25, 4 / 5 }, many:totable())
   end)
 
+  it("the norm of nothing is 0 in every order", function()
+    for _, p in ipairs{ 1, 2, math.huge, -math.huge } do
+      assert.equal(0, sc.zeros(0):norm(p):item())
+      assert.same({ 0, 0, 0 }, sc.zeros(0, 3):norm(p, 1):totable())
+      assert.same({ 0 }, sc.zeros(0, 3):norm(p, 2).shape)
+    end
+  end)
+
+  it("rounding goes to any number of decimals", function()
+    assert.same({ 1200, -0.0 }, sc.tensor{ 1234.5, -2.5 }:round(-2):totable())
+    for _, n in ipairs{ math.mininteger, math.maxinteger } do assert.same({ 2 }, sc.tensor{ 1.5, 2.5 }:round(n).shape) end
+  end)
+
   it("points without coordinates are 0 apart in every norm", function()
     for _, p in ipairs{ 0, 1, 2, 3, math.huge } do
       assert.same({ { 0, 0, 0 }, { 0, 0, 0 } }, sc.cdist(sc.zeros(2, 0), sc.zeros(3, 0), p):totable())

@@ -39,7 +39,11 @@ end
 
 local plain_norm = define(sc, "norm(x, p: number = 2, dim: dim[]?, keepdim: bool = false, dtype: dtype?)",
   "A vector norm over all elements or over dims; p may also be \"fro\" (the same as 2) or \"nuc\" (the sum of singular values).",
-  function(x, p, dim, keepdim, dtype) return sc.linalg.vector_norm(x, p, dim, keepdim, dtype) end)
+  function(x, p, dim, keepdim, dtype)
+    -- the largest of nothing is 0 here, as in PyTorch's norm; its vector_norm refuses
+    if (p == math.huge or p == -math.huge) and not core.is_symbolic(x) and x:numel() == 0 then p = 1 end
+    return sc.linalg.vector_norm(x, p, dim, keepdim, dtype)
+  end)
 
 install("norm", function(x, p, ...)
   local named = type(p) == "table" and p or nil
