@@ -11,6 +11,8 @@
 #define CH_EACH_2(f) f(x0, 0) f(x1, 1)
 #define CH_EACH_4(f) CH_EACH_2(f) f(x2, 2) f(x3, 3)
 #define CH_EACH_8(f) CH_EACH_4(f) f(x4, 4) f(x5, 5) f(x6, 6) f(x7, 7)
+#define CH_EACH_16(f) \
+  CH_EACH_8(f) f(x8, 8) f(x9, 9) f(x10, 10) f(x11, 11) f(x12, 12) f(x13, 13) f(x14, 14) f(x15, 15)
 #define CH_EACH(V, f) CH_CAT(CH_EACH, V)(f)
 #define CH_AT(j) (*(const VF *)(p + VM_LANES * (j)))
 #define CH_ADD(x, j) x = x + CH_AT(j);
@@ -46,15 +48,17 @@
 #define CH_LOAD(x, j) x = CH_AT(j);
 #define CH_STORE(x, j) *(VF *)(d + i + VM_LANES * (j)) = x;
 
-static void CH_CAT(chain_block, ISA)(float *d, const float *a, bool one, int64_t i, int n_links, const sc_link *links) {
-  CH_EACH(CHAIN_V, CH_DECLARE)
-  if (one) { CH_EACH(CHAIN_V, CH_SPLAT) }
-  else { const float *p = a + i; CH_EACH(CHAIN_V, CH_LOAD) }
-  CH_APPLY(CHAIN_V)
-  CH_EACH(CHAIN_V, CH_STORE)
-}
+/* Blocks of V vectors from element i on, as many as there are. */
+#define CH_BLOCKS(V) \
+  for (; i + VM_LANES * V <= n; i += VM_LANES * V) { \
+    CH_EACH(V, CH_DECLARE) \
+    if (one) { CH_EACH(V, CH_SPLAT) } \
+    else { const float *p = a + i; CH_EACH(V, CH_LOAD) } \
+    CH_APPLY(V) \
+    CH_EACH(V, CH_STORE) \
+  }
 
-/* At most a vector of elements, through copies. */
+/* Less than a vector of elements, through copies. */
 static void CH_CAT(chain_rest, ISA)(int64_t m, float *d, const float *a, bool one, int64_t at, int n_links, const sc_link *from) {
   float buffer[SC_LINKS][VM_LANES], first[VM_LANES] = {0};
   sc_link links[SC_LINKS];
@@ -76,14 +80,17 @@ static void CH_CAT(chain_rest, ISA)(int64_t m, float *d, const float *a, bool on
 void CH_CAT(sc__chain, ISA)(int64_t n, float *d, const float *a, bool one, int n_links, const sc_link *links);
 void CH_CAT(sc__chain, ISA)(int64_t n, float *d, const float *a, bool one, int n_links, const sc_link *links) {
   int64_t i = 0;
-  for (; i + VM_LANES * CHAIN_V <= n; i += VM_LANES * CHAIN_V) CH_CAT(chain_block, ISA)(d, a, one, i, n_links, links);
-  for (; i < n; i += VM_LANES) CH_CAT(chain_rest, ISA)(n - i < VM_LANES ? n - i : VM_LANES, d, a, one, i, n_links, links);
+  CH_BLOCKS(CHAIN_V)
+  CH_BLOCKS(4)
+  CH_BLOCKS(1)
+  if (i < n) CH_CAT(chain_rest, ISA)(n - i, d, a, one, i, n_links, links);
 }
 
 #undef CH_STORE
 #undef CH_LOAD
 #undef CH_SPLAT
 #undef CH_DECLARE
+#undef CH_BLOCKS
 #undef CH_APPLY
 #undef CH_BOTH
 #undef CH_SQUARE
@@ -103,6 +110,7 @@ void CH_CAT(sc__chain, ISA)(int64_t n, float *d, const float *a, bool one, int n
 #undef CH_ADD
 #undef CH_AT
 #undef CH_EACH
+#undef CH_EACH_16
 #undef CH_EACH_8
 #undef CH_EACH_4
 #undef CH_EACH_2

@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-enum { TILE = 1024, SHORT_ROW = 48, MAX_IN = SC_PROGRAM_INPUTS, FOLD_BLOCK = 4096, CACHE = 24 * 1024, MOST_STACK = 112 * 1024, MOST_VALUES = MAX_IN + SC_PROGRAM_INSTRS };
+enum { TILE = 2048, SHORT_ROW = 48, MAX_IN = SC_PROGRAM_INPUTS, FOLD_BLOCK = 4096, CACHE = 25 * 1024, MOST_STACK = 112 * 1024, MOST_VALUES = MAX_IN + SC_PROGRAM_INSTRS };
 
 #define SC_PW_ROW(name_, arity_, rule_, flags_, types_, isa_, cost_, ...) \
   [SC_PW_##name_] = {.name = #name_, .id = SC_PW_##name_, .arity = arity_, .rule = SC_PW_##rule_, \
@@ -640,10 +640,14 @@ static void find_chains(sc_tiles *s) {
   }
 }
 
-/* Registers within the cache if tiles of some size allow it, within the stack in any case but for rows that are too long. */
+/* Registers within the cache if tiles of some size allow it, with operands and results for the largest; within the stack in any case but
+** for rows that are too long. */
 static bool fit(sc_tiles *s) {
   if (s->how == FOLDED) return assign(s);
-  while ((!assign(s) || s->stack > CACHE) && s->tile > TILE / 8) s->tile /= 2;
+  int64_t wide = 0;                                    /* bytes of an element's operands and results */
+  for (int k = 0; k < s->p->n_in; k++) if (s->kind[k] == HERE) wide += s->size[k];
+  for (int i = 0; i < s->n_out; i++) wide += (int64_t)sc_dtype_size((sc_dtype)s->out[i]->dtype);
+  while ((!assign(s) || s->stack + (s->tile == TILE ? s->tile * wide : 0) > CACHE) && s->tile > TILE / 16) s->tile /= 2;
   if (s->how != ROWS) s->units = (s->total + s->tile - 1) / s->tile;
   return true;
 }
@@ -729,7 +733,7 @@ void sc__program_run(sc_context *ctx, const sc_program *p, sc_tensor *out, sc_te
   if (out->numel == 0) return;
   sc_ctype type = (sc_ctype)p->instr[p->n_instr - 1].type;
   bool direct = sc__ctype_dtype(type) == (sc_dtype)out->dtype;
-  if (p->n_instr == 1 && p->instr[0].fn && out->numel <= TILE * 16 && out->contiguous && direct && at_once(p, out, in)) return;
+  if (p->n_instr == 1 && p->instr[0].fn && out->numel <= TILE * 8 && out->contiguous && direct && at_once(p, out, in)) return;
   int64_t aligned[MAX_IN][SC_MAX_DIMS], *is[MAX_IN], room[(MAX_IN + 2) * (SC_MAX_DIMS + 1)];
   for (int k = 0; k < p->n_in; k++) {
     is[k] = aligned[k];

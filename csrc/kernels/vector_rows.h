@@ -4,6 +4,19 @@
 
 enum { VM(BLOCK) = 1024 };
 
+#if VM_LANES == 16
+static inline double VM(lanes)(VF v) {
+  __m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256((__m512)v)), high = _mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)v, 1));
+  return _mm512_reduce_add_pd(_mm512_add_pd(low, high));
+}
+static inline float VM(most)(VF v) { return _mm512_reduce_max_ps((__m512)v); }
+
+/* n < VM_LANES elements, the rest is `pad`; the first n lanes are stored */
+static inline VF VM(padded)(int64_t n, const float *x, float pad) {
+  return (VF)_mm512_mask_loadu_ps((__m512)VM(all)(pad), (__mmask16)((1u << n) - 1), x);
+}
+static inline void VM(store_first)(int64_t n, float *y, VF v) { _mm512_mask_storeu_ps(y, (__mmask16)((1u << n) - 1), (__m512)v); }
+#else
 static inline double VM(lanes)(VF v) {
   float f[VM_LANES];
   double d[VM_LANES];
@@ -14,7 +27,12 @@ static inline double VM(lanes)(VF v) {
   return d[0];
 }
 
-/* n < VM_LANES elements, the rest is `pad` */
+static inline float VM(most)(VF v) {
+  float m = v[0];
+  for (int k = 1; k < VM_LANES; k++) m = v[k] > m ? v[k] : m;
+  return m;
+}
+
 static inline VF VM(padded)(int64_t n, const float *x, float pad) {
   float f[VM_LANES];
   VF v = VM(all)(pad);
@@ -22,6 +40,8 @@ static inline VF VM(padded)(int64_t n, const float *x, float pad) {
   for (int64_t k = 0; k < n; k++) f[k] = x[k];
   return VM(load)(f);
 }
+static inline void VM(store_first)(int64_t n, float *y, VF v) { memcpy(y, &v, (size_t)n * 4); }
+#endif
 
 /* Larger than NaN: whatever else there is. */
 static inline float VM(largest)(int64_t n, const float *x) {
@@ -35,10 +55,7 @@ static inline float VM(largest)(int64_t n, const float *x) {
   }
   for (; i + VM_LANES <= n; i += VM_LANES) a = VM(max)(VM(load)(x + i), a);
   if (i < n) b = VM(max)(VM(padded)(n - i, x + i, -INFINITY), b);
-  a = VM(max)(VM(max)(a, b), VM(max)(c, d));
-  float m = a[0];
-  for (int k = 1; k < VM_LANES; k++) m = a[k] > m ? a[k] : m;
-  return m;
+  return VM(most)(VM(max)(VM(max)(a, b), VM(max)(c, d)));
 }
 
 /* The sum of x - m, and in *squares that of (x - m)^2. */
@@ -85,8 +102,8 @@ static inline double VM(sum)(int64_t n, const float *x) {
   return sum;
 }
 
-/* y = e^(x scale - shift) factor, y may be x; the sum of it. */
-static inline double VM(exps)(int64_t n, const float *x, float scale, float shift, float factor, float *y) {
+/* y = e^(x scale - shift) factor, y may be x; the sum of it. Inline, so that factors of one are none. */
+static inline __attribute__((always_inline)) double VM(exps)(int64_t n, const float *x, float scale, float shift, float factor, float *y) {
   double sum = 0;
   for (int64_t at = 0; at < n; at += VM(BLOCK)) {
     int64_t end = n - at < VM(BLOCK) ? n : at + VM(BLOCK), i = at;
@@ -105,15 +122,12 @@ static inline double VM(exps)(int64_t n, const float *x, float scale, float shif
       a += e;
       i += VM_LANES;
     }
-    sum += VM(lanes)(a + b);
     if (i < end) {
       e = VM(exp)(VM(padded)(end - i, x + i, 0) * scale - shift) * factor;
-      float f[VM_LANES];
-      VM(store)(f, e);
-      memcpy(y + i, f, (size_t)(end - i) * 4);
-      for (int64_t k = end - i; k < VM_LANES; k++) f[k] = 0;
-      sum += VM(lanes)(VM(load)(f));
+      VM(store_first)(end - i, y + i, e);
+      b += VM(padded)(end - i, y + i, 0);
     }
+    sum += VM(lanes)(a + b);
   }
   return sum;
 }
@@ -124,8 +138,7 @@ static inline double VM(exps)(int64_t n, const float *x, float scale, float shif
     int64_t i = 0; \
     for (; i + VM_LANES <= n; i += VM_LANES) VM(store)(y + i, VM(fn)(VM(load)(x + i))); \
     if (i == n) return; \
-    VF v = VM(fn)(VM(padded)(n - i, x + i, 0)); \
-    memcpy(y + i, &v, (size_t)(n - i) * 4); \
+    VM(store_first)(n - i, y + i, VM(fn)(VM(padded)(n - i, x + i, 0))); \
   }
 VM_HERE(tanhs, tanh)
 VM_HERE(sigmoids, sigmoid)
