@@ -70,8 +70,14 @@ repl:
 	@$(MAKE) -s all
 	$(LUA_ENV) $(LUA) -i -e 'sc = require "sconce"'
 
+# The reference, and annotations for editors, out of the op table and the sources.
+docs:
+	@$(MAKE) -s all
+	@mkdir -p $(BUILD)/docs
+	$(LUA_ENV) $(LUA) docs/generate.lua $(BUILD)/docs
+
 lint:
-	luacheck -q lua spec examples bench
+	luacheck -q lua spec examples bench docs
 	$(MAKE) -s BUILD=$(BUILD)/lint EXTRA=-Werror $(BUILD)/lint/sconce/core.so
 	cppcheck -q --std=c11 --error-exitcode=1 --enable=warning,portability --inline-suppr --suppressions-list=.ci/cppcheck -j2 -Icsrc $(ENGINE) $(BINDING)
 
@@ -141,9 +147,9 @@ rock-install: rock
 	cd lua && find sconce -name '*.lua' -exec install -D -m 644 '{}' '$(LUADIR)/{}' ';'
 
 help:
-	@echo "make demo | test | lint | sanitize | fuzz | hostile | bench [ONLY=pattern] | example NAME=trees ARGS=… | repl | env | install PREFIX=/usr/local"
+	@echo "make demo | test | lint | sanitize | fuzz | hostile | bench [ONLY=pattern] | example NAME=trees ARGS=… | repl | docs | env | install PREFIX=/usr/local"
 
 clean:
 	rm -rf $(BUILD) build-rock
 
-.PHONY: all demo test example env repl lint sanitize hostile ctest tsan fuzz bench install rock rock-install help clean
+.PHONY: all demo test example env repl docs lint sanitize hostile ctest tsan fuzz bench install rock rock-install help clean

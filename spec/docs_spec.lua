@@ -31,7 +31,7 @@ local function surroundings()
 end
 
 describe("the manual", function()
-  for _, path in ipairs { "README.md", "docs/graphs.md", "docs/internals.md" } do
+  for _, path in ipairs { "README.md", "docs/guide.md", "docs/graphs.md", "docs/internals.md" } do
     for _, block in ipairs(blocks(path)) do
       it(("runs: %s:%d"):format(path, block.line), function()
         local file = os.tmpname()
@@ -41,6 +41,33 @@ describe("the manual", function()
       end)
     end
   end
+end)
+
+describe("the reference and the annotations", function()
+  local generate = dofile "docs/generate.lua"
+  local all = require("sconce.manual").entries()
+
+  it("read signatures", function()
+    local name, parameters, results = generate.parse "max(x, dim: dim?, keepdim: bool = false, betas: table = {0.9, 0.999}) -> values, indices"
+    assert.equal("max", name)
+    assert.same({ "values", "indices" }, results)
+    assert.same({ { name = "x", optional = false }, { name = "dim", kind = "dim", optional = true },
+      { name = "keepdim", kind = "bool", default = "false", optional = true },
+      { name = "betas", kind = "table", default = "{0.9, 0.999}", optional = true } }, parameters)
+  end)
+
+  it("have every public name, and the annotations are Lua", function()
+    local reference, annotations = generate.reference(all), generate.annotations(all)
+    assert.truthy(load(annotations, "=sconce.lua"))
+    for name, info in pairs(all) do
+      assert.truthy(reference:find("**`" .. name, 1, true), name)
+      if info.signature:find("(", 1, true) and not name:find "[:.]" and name ~= "repeat" then
+        assert.truthy(annotations:find("function sc." .. name .. "(", 1, true), name)
+      end
+    end
+    assert.truthy(annotations:find("function Tensor:max(dim, keepdim) end", 1, true))
+    assert.truthy(annotations:find("---@param padding? integer|integer[]|string  # 0", 1, true))
+  end)
 end)
 
 -- space, names that must be there
