@@ -58,6 +58,8 @@ typedef enum sc_dtype {
   SC_FLOAT32, SC_FLOAT64, SC_FLOAT16, SC_BFLOAT16,
   SC_INT8, SC_UINT8, SC_INT16, SC_INT32, SC_INT64, SC_BOOL,
   SC_UINT16, SC_UINT32, SC_UINT64,
+  /* For storing only: ops that move or convert elements take them, others refuse. One byte an element; the integers' high bits repeat the sign. */
+  SC_FLOAT8E4M3FN, SC_FLOAT8E4M3FNUZ, SC_FLOAT8E5M2, SC_FLOAT8E5M2FNUZ, SC_FLOAT8E8M0, SC_FLOAT4E2M1, SC_INT4, SC_UINT4, SC_INT2, SC_UINT2,
   SC_DTYPES
 } sc_dtype;
 

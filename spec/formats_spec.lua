@@ -189,7 +189,7 @@ local HOSTILE = {
   { "offsets turned round", one '"dtype":"F32","shape":[2],"data_offsets":[8,0]', "before" },
   { "one offset", one '"dtype":"F32","shape":[2],"data_offsets":[8]', "data_offsets" },
   { "three offsets", one '"dtype":"F32","shape":[2],"data_offsets":[0,8,8]', "data_offsets" },
-  { "unknown dtype", one '"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]', "F8_E4M3" },
+  { "unknown dtype", one '"dtype":"F4","shape":[8],"data_offsets":[0,8]', "F4" },
   { "no dtype", one '"shape":[2],"data_offsets":[0,8]', "dtype is missing" },
   { "dtype twice", one '"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]', "twice" },
   { "65 dimensions", one('"dtype":"U8","shape":[' .. ("1,"):rep(64) .. '8],"data_offsets":[0,8]'), "64" },

@@ -336,6 +336,65 @@ describe("onnx cases", function()
   end)
 end)
 
+describe("elements of 4 and 2 bits in files", function()
+  local function known(elem, dims, rest)
+    return load { opset = 25, inputs = {}, outputs = { value("y", 1, dims) }, inits = { tensor("w", elem, dims, rest) },
+      nodes = { node("Cast", { "w" }, { "y" }, attr_int("to", 1)) } } {}.y:totable()
+  end
+  local function raw(...) return bytes(9, string.char(...)) end
+  local function typed(...) return bytes(5, varint((...)) .. varint(select(2, ...))) end
+
+  it("share bytes, the first in the low bits, an odd one at the end", function()
+    for _, how in ipairs { raw, typed } do
+      assert.same({ 1, 2, -1 }, known(22, { 3 }, how(0x21, 0x0f)))
+      assert.same({ 1, 2, 15 }, known(21, { 3 }, how(0x21, 0x0f)))
+      assert.same({ 0.5, -1, 6 }, known(23, { 3 }, how(0xa1, 0x07)))
+      assert.same({ 1, -2, -1, 0, 1 }, known(26, { 5 }, how(0x39, 0x01)))
+      assert.same({ { 1, 2 }, { 3, 0 }, { 1, 2 } }, known(25, { 3, 2 }, how(0x39, 0x09)))
+    end
+  end)
+
+  it("are refused when bytes are missing or too many", function()
+    for _, n in ipairs { 2, 5, 6 } do
+      assert.has_error(function() known(22, { n }, raw(0x21, 0x0f)) end)
+      assert.has_error(function() known(22, { n }, typed(0x21, 0x0f)) end)
+    end
+  end)
+end)
+
+describe("quantisation by blocks", function()
+  local x = sc.randn(3, 10) * 4
+  local scale = sc.rand(3, 4) + 0.1
+  local zero = sc.randint(-2, 3, { 3, 4 })
+  local function by_hand(fn)
+    local y = {}
+    for i = 1, 3 do
+      y[i] = {}
+      for j = 1, 10 do y[i][j] = fn(x[i][j]:item(), scale[i][(j + 2) // 3]:item(), zero[i][(j + 2) // 3]:item()) end
+    end
+    return y
+  end
+  local function float_data(t) return bytes(9, t:tostring_bytes()) end
+  local function run(op, input, elem, zeros)
+    return load { opset = 25, inputs = { value("x", elem, { 3, 10 }) }, outputs = { value("y", op == "QuantizeLinear" and 3 or 1, { 3, 10 }) },
+      inits = { tensor("s", 1, { 3, 4 }, float_data(scale)), tensor("z", 3, { 3, 4 }, float_data(zeros)) },
+      nodes = { node(op, { "x", "s", "z" }, { "y" }, attr_int("axis", 1) .. attr_int("block_size", 3)) } } { x = input }.y
+  end
+
+  it("has a scale and a zero point for each, the last one shorter", function()
+    local q = run("QuantizeLinear", x, 1, zero:to("int8"))
+    assert.equal("int8", q.dtype)
+    assert.same(by_hand(function(v, s, z)
+      local r = string.unpack("f", string.pack("f", v / s))
+      local down = math.floor(r)
+      local nearest = r - down > 0.5 and down + 1 or r - down < 0.5 and down or (down % 2 == 0 and down or down + 1)
+      return math.max(-128, math.min(127, math.tointeger(nearest) + z))
+    end), q:totable())
+    close(sc.tensor(by_hand(function(v, s, z) return (math.floor(v) - z) * s end)),
+      run("DequantizeLinear", x:floor():to("int8"), 3, zero:to("int8")), 1e-6)
+  end)
+end)
+
 describe("models of others", function()
   it("can be saved as graphs of ours, sizes open or not", function()
     local run = load { inputs = X, outputs = Y, nodes = { node("Mul", { "x", "w" }, { "h" }), node("Softmax", { "h" }, { "y" }) },

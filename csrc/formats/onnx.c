@@ -10,12 +10,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* code, dtype, typed field and how its values are written */
-static const struct { uint8_t code, dtype, field, wire; } TYPES[] = {
-  {1, SC_FLOAT32, 4, SC_PB_FIXED32}, {2, SC_UINT8, 5, SC_PB_VARINT}, {3, SC_INT8, 5, SC_PB_VARINT}, {4, SC_UINT16, 5, SC_PB_VARINT},
-  {5, SC_INT16, 5, SC_PB_VARINT}, {6, SC_INT32, 5, SC_PB_VARINT}, {7, SC_INT64, 7, SC_PB_VARINT}, {9, SC_BOOL, 5, SC_PB_VARINT},
-  {10, SC_FLOAT16, 5, SC_PB_VARINT}, {11, SC_FLOAT64, 10, SC_PB_FIXED64}, {12, SC_UINT32, 11, SC_PB_VARINT},
-  {13, SC_UINT64, 11, SC_PB_VARINT}, {16, SC_BFLOAT16, 5, SC_PB_VARINT}};
+/* code, dtype, typed field and how its values are written, bits of an element when several share a byte */
+static const struct { uint8_t code, dtype, field, wire, bits; } TYPES[] = {
+  {1, SC_FLOAT32, 4, SC_PB_FIXED32, 0}, {2, SC_UINT8, 5, SC_PB_VARINT, 0}, {3, SC_INT8, 5, SC_PB_VARINT, 0}, {4, SC_UINT16, 5, SC_PB_VARINT, 0},
+  {5, SC_INT16, 5, SC_PB_VARINT, 0}, {6, SC_INT32, 5, SC_PB_VARINT, 0}, {7, SC_INT64, 7, SC_PB_VARINT, 0}, {9, SC_BOOL, 5, SC_PB_VARINT, 0},
+  {10, SC_FLOAT16, 5, SC_PB_VARINT, 0}, {11, SC_FLOAT64, 10, SC_PB_FIXED64, 0}, {12, SC_UINT32, 11, SC_PB_VARINT, 0},
+  {13, SC_UINT64, 11, SC_PB_VARINT, 0}, {16, SC_BFLOAT16, 5, SC_PB_VARINT, 0},
+  {17, SC_FLOAT8E4M3FN, 5, SC_PB_VARINT, 0}, {18, SC_FLOAT8E4M3FNUZ, 5, SC_PB_VARINT, 0}, {19, SC_FLOAT8E5M2, 5, SC_PB_VARINT, 0},
+  {20, SC_FLOAT8E5M2FNUZ, 5, SC_PB_VARINT, 0}, {21, SC_UINT4, 5, SC_PB_VARINT, 4}, {22, SC_INT4, 5, SC_PB_VARINT, 4}, {23, SC_FLOAT4E2M1, 5, SC_PB_VARINT, 4},
+  {24, SC_FLOAT8E8M0, 5, SC_PB_VARINT, 0}, {25, SC_UINT2, 5, SC_PB_VARINT, 2}, {26, SC_INT2, 5, SC_PB_VARINT, 2}};
 
 static int type_row(int64_t code) {
   for (int i = 0; i < SC_COUNT(TYPES); i++) if (TYPES[i].code == code) return i;
@@ -112,11 +115,26 @@ sc_status sc__onnx_tensor_open(const sc_source *s, const uint8_t *message, size_
 
 /* ---- the elements ---- */
 
+/* How many bytes or values of a file hold n elements. */
+static int64_t units(int row, int64_t n) { return TYPES[row].bits ? n / (8 / TYPES[row].bits) + (n % (8 / TYPES[row].bits) != 0) : n; }
+
+/* Elements that share bytes, the first in the low bits, get one each. The packed bytes stand at the end of the tensor's memory: what is written
+** there has been read. */
+static void unpack(int row, sc_tensor *t) {
+  int bits = TYPES[row].bits, per = 8 / bits;
+  const uint8_t *from = (const uint8_t *)t->data + (t->numel - units(row, t->numel));
+  for (int64_t i = 0; i < t->numel; i++)
+    t->data[i] = (char)sc__narrow_code((sc_dtype)TYPES[row].dtype, from[i / per] >> (i % per * bits) & ((1 << bits) - 1));
+}
+
+/* Where a file's bytes go: at the end. */
+static char *file_bytes(sc_tensor *t, int64_t bytes) { return t->data + (t->numel * (int64_t)sc_dtype_size((sc_dtype)t->dtype) - bytes); }
+
 static sc_status typed(const sc_source *s, const sc_onnx_tensor *t, int row, sc_tensor *to) {
   sc_pb p = sc__pb(t->message, t->size);
   size_t es = sc_dtype_size((sc_dtype)TYPES[row].dtype);
-  char *at = to->data;
-  int64_t left = to->numel;
+  int64_t left = units(row, to->numel);
+  char *at = to->data + (to->numel - left) * (int64_t)es;
   while (sc__pb_next(&p) > 0) {
     if (p.field != TYPES[row].field) continue;
     size_t place = 0;
@@ -179,7 +197,7 @@ static sc_status from_file(const sc_source *s, const sc_onnx_tensor *t, const ch
   if (t->length >= 0 && t->length != bytes) return sc__source_bad(s, "external data \"%s\": length %lld, expected %lld", location, (long long)t->length, (long long)bytes);
   if (t->offset > st.st_size || bytes > st.st_size - t->offset) return sc__source_bad(s, "external data \"%s\": %lld bytes at %lld are past the file's end", location, (long long)bytes, (long long)t->offset);
   SC_TRY(sc__tensor_like_meta(s->ctx, "load", m, out));
-  return read_at(s, fd, (*out)->data, bytes, t->offset);
+  return read_at(s, fd, file_bytes(*out, bytes), bytes, t->offset);
 }
 
 /* A host's loader stands for the file system: it is asked for the same path. */
@@ -189,7 +207,7 @@ static sc_status from_host(const sc_source *s, const sc_onnx_tensor *t, const ch
   sc_status r = SC_OK;
   if (t->offset > (int64_t)file.size || bytes > (int64_t)file.size - t->offset || (t->length >= 0 && t->length != bytes)) r = sc__source_bad(s, "external data: a range past the file's end");
   if (r == SC_OK) r = sc__tensor_like_meta(s->ctx, "load", m, out);
-  if (r == SC_OK) memcpy((*out)->data, file.data + t->offset, (size_t)bytes);
+  if (r == SC_OK) memcpy(file_bytes(*out, bytes), file.data + t->offset, (size_t)bytes);
   sc__source_done(&file);
   return r;
 }
@@ -227,7 +245,7 @@ sc_status sc__onnx_tensor_read(const sc_source *s, const sc_onnx_tensor *t, sc_t
   m.ndim = (int)t->ndim;
   *out = NULL;
   for (int i = 0; i < m.ndim; i++) m.dim[i] = t->dim[i];
-  if (sc__numel(s->ctx, "load", m.dtype, m.ndim, m.dim, &numel) != SC_OK || !sc__mul(numel, (int64_t)sc_dtype_size(m.dtype), &bytes))
+  if (sc__numel(s->ctx, "load", m.dtype, m.ndim, m.dim, &numel) != SC_OK || !sc__mul(units(row, numel), (int64_t)sc_dtype_size(m.dtype), &bytes))
     return sc__source_bad(s, "tensor \"%s\": its sizes are negative or too large", shown(t, name, sizeof name));
   sc__contiguous_strides(m.ndim, m.dim, m.stride);
   m.offset = 0;
@@ -238,13 +256,15 @@ sc_status sc__onnx_tensor_read(const sc_source *s, const sc_onnx_tensor *t, sc_t
   } else if (t->has_raw && t->raw_size) {
     if ((int64_t)t->raw_size != bytes) return sc__source_bad(s, "tensor \"%s\": %zu bytes of data, expected %lld", shown(t, name, sizeof name), t->raw_size, (long long)bytes);
     r = sc__tensor_like_meta(s->ctx, "load", &m, out);
-    if (r == SC_OK) memcpy((*out)->data, t->raw, t->raw_size);
+    if (r == SC_OK) memcpy(file_bytes(*out, bytes), t->raw, t->raw_size);
     for (size_t i = 0; r == SC_OK && m.dtype == SC_BOOL && i < t->raw_size; i++) (*out)->data[i] = (*out)->data[i] != 0;
   } else {
-    if (t->count != numel) return sc__source_bad(s, "tensor \"%s\": %lld values, expected %lld", shown(t, name, sizeof name), (long long)t->count, (long long)numel);
+    int64_t want = units(row, numel);
+    if (t->count != want) return sc__source_bad(s, "tensor \"%s\": %lld values, expected %lld", shown(t, name, sizeof name), (long long)t->count, (long long)want);
     r = sc__tensor_like_meta(s->ctx, "load", &m, out);
     if (r == SC_OK) r = typed(s, t, row, *out);
   }
+  if (r == SC_OK && TYPES[row].bits) unpack(row, *out);
   if (r != SC_OK) { sc_tensor_release(*out); *out = NULL; }
   return r;
 }

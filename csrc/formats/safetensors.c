@@ -12,7 +12,8 @@ enum { LONGEST_HEADER = 100000000 };
 
 static const char *const NAMES[SC_DTYPES] = {
   [SC_FLOAT32] = "F32", [SC_FLOAT64] = "F64", [SC_FLOAT16] = "F16", [SC_BFLOAT16] = "BF16", [SC_INT8] = "I8", [SC_UINT8] = "U8",
-  [SC_INT16] = "I16", [SC_INT32] = "I32", [SC_INT64] = "I64", [SC_BOOL] = "BOOL", [SC_UINT16] = "U16", [SC_UINT32] = "U32", [SC_UINT64] = "U64"};
+  [SC_INT16] = "I16", [SC_INT32] = "I32", [SC_INT64] = "I64", [SC_BOOL] = "BOOL", [SC_UINT16] = "U16", [SC_UINT32] = "U32", [SC_UINT64] = "U64",
+  [SC_FLOAT8E4M3FN] = "F8_E4M3", [SC_FLOAT8E5M2] = "F8_E5M2", [SC_FLOAT8E8M0] = "F8_E8M0"};
 
 /* ---- reading ---- */
 
@@ -45,7 +46,7 @@ static sc_status read_dtype(reading *r, item *it) {
   char shown[64], text[128];
   if (!sc__json_string(&r->j, &s, &n)) return wrong(r, it->name, it->length, "dtype is not a string");
   for (int d = 0; d < SC_DTYPES; d++)
-    if (n == strlen(NAMES[d]) && memcmp(s, NAMES[d], n) == 0) { it->dtype = (uint8_t)d; return SC_OK; }
+    if (NAMES[d] && n == strlen(NAMES[d]) && memcmp(s, NAMES[d], n) == 0) { it->dtype = (uint8_t)d; return SC_OK; }
   snprintf(text, sizeof text, "unknown dtype \"%s\"", sc__printable(s, n < 20 ? n : 20, shown, sizeof shown));
   return wrong(r, it->name, it->length, text);
 }
@@ -314,6 +315,7 @@ static sc_status write_all(sc_context *ctx, const char *path, const text *h, con
 sc_status sc__safetensors_save(sc_context *ctx, const char *path, const sc_named_tensor *in, int64_t n, const sc_named_text *notes, int64_t n_notes) {
   for (int64_t i = 0; i < n; i++) {
     SC_TRY(check_name(ctx, path, in[i].name, "name"));
+    if (!NAMES[in[i].tensor->dtype]) return sc__save_bad(ctx, path, "the safetensors format has no %s", sc_dtype_name((sc_dtype)in[i].tensor->dtype));
     if (strcmp(in[i].name, "__metadata__") == 0) return sc__save_bad(ctx, path, "a tensor cannot be named __metadata__");
   }
   for (int64_t i = 0; i < n_notes; i++) {

@@ -205,7 +205,7 @@ static bool candidate(grouping *s, int32_t k) {
   } else if (sc__group_fold(s->g, n, &count, &t->rows)) {
     t->like = same(s, n->in[0]);
     t->fold = true;
-  } else if (n->op->flags & SC_OP_CONVERTS) {
+  } else if (n->op->flags & SC_OP_CONVERTS && !sc__is_stored((sc_dtype)s->g->value[n->in[0]].dtype) && !sc__is_stored((sc_dtype)s->g->value[n->out[0]].dtype)) {
     t->like = n->out[0];
   } else {
     return false;

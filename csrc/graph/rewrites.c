@@ -25,6 +25,7 @@ static bool of_integers(sc_match *m) {
 /* Every number of `from` is one of `to`. */
 static bool holds(sc_dtype to, sc_dtype from) {
   if (to == from) return true;
+  if (sc__is_stored(to) || sc__is_stored(from)) return false;
   if (sc__is_float(from)) return to == SC_FLOAT64 || (to == SC_FLOAT32 && from != SC_FLOAT64);
   if (from == SC_BOOL) return true;
   int bits = 8 * (int)sc_dtype_size(from);

@@ -240,6 +240,13 @@ static int onnx_code(lua_State *L) {
   lua_pushinteger(L, sc__onnx_code(d));
   return 1;
 }
+/* core.is_stored(dtype): whether nothing is computed in it */
+static int is_stored(lua_State *L) {
+  sc_dtype d;
+  lua_pushboolean(L, sc__read_dtype(L, 1, &d) && sc__is_stored(d));
+  return 1;
+}
+
 static int onnx_dtype(lua_State *L) {
   sc_dtype d;
   if (sc__onnx_dtype(luaL_checkinteger(L, 1), &d)) lua_pushstring(L, sc_dtype_name(d)); else lua_pushnil(L);
@@ -248,7 +255,7 @@ static int onnx_dtype(lua_State *L) {
 
 void sc__open_onnx(lua_State *L, binding *b) {
   static const luaL_Reg FUNCTIONS[] = {{"onnx_model", onnx_model}, {"onnx_tensor", onnx_tensor}, {"onnx_graph", onnx_graph}, {"onnx_check", onnx_check}, {"onnx_write", onnx_write},
-    {"onnx_code", onnx_code}, {"onnx_dtype", onnx_dtype}, {NULL, NULL}};
+    {"onnx_code", onnx_code}, {"onnx_dtype", onnx_dtype}, {"is_stored", is_stored}, {NULL, NULL}};
   (void)b;
   luaL_newmetatable(L, "sconce.source");
   lua_pushcfunction(L, source_gc);

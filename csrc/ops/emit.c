@@ -78,10 +78,24 @@ static bool of_symbolic_size(const sc_call *c) {
   return false;
 }
 
+/* Dtypes that are only stored are for ops that move or convert. */
+static sc_status check_stored(sc_call *c) {
+  if (c->op->flags & (SC_OP_VIEW | SC_OP_STORES)) return SC_OK;
+  for (int i = 0; i < c->n_in; i++)
+    if (c->in[i] && SC_UNLIKELY(sc__is_stored((sc_dtype)c->in[i]->dtype)))
+      return sc__bad_input(c, i, "%s is only stored, not computed with: convert it first, as by x:to(\"float32\")", sc_dtype_name((sc_dtype)c->in[i]->dtype));
+  for (int i = 0; i < c->op->n_attr; i++)
+    if (SC_UNLIKELY(c->attr[i].kind == SC_ATTR_DTYPE && sc__is_stored((sc_dtype)c->attr[i].i)))
+      return sc__bad_attr(c, i, "%s is only stored, not computed in: convert the result, as by x:to(\"%s\")", sc_dtype_name((sc_dtype)c->attr[i].i),
+                          sc_dtype_name((sc_dtype)c->attr[i].i));
+  return SC_OK;
+}
+
 static sc_status emit_primitive(sc_call *c, bool wants_grad) {
   sc_meta meta[SC_MAX_OUTPUTS];
   c->meta = meta;
   c->n_out = 1;
+  SC_TRY(check_stored(c));
   SC_TRY(c->op->def->infer(c));
   if (c->inplace) SC_TRY(check_inplace(c, wants_grad));
   bool remember = wants_grad || (c->op->flags & SC_OP_VIEW && c->ctx->grad_enabled && !(c->op->flags & SC_OP_DETACH));

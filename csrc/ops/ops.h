@@ -58,6 +58,7 @@ enum {
   SC_OP_DETACH = 128,      /* the result never has a history */
   SC_OP_DIRECT = 256,      /* an in-place op whose run writes into in[0] itself (out[0] is in[0]) */
   SC_OP_CONVERTS = 512,    /* the result is the first input in another dtype */
+  SC_OP_STORES = 2048,     /* moves or converts elements, those of dtypes that are only stored too; views do so anyway */
   SC_OP_OUTER = 1024       /* of two inputs with the elements of one row each, the result is their outer product */
 };
 

@@ -141,8 +141,27 @@ static void by_float(int64_t n, sc_dtype dt, void *d, int64_t ds, sc_dtype st, c
   }
 }
 
+/* One side is only stored: by way of double, out of a table where that pays. */
+static void by_narrow(int64_t n, sc_dtype dt, uint8_t *d, int64_t ds, sc_dtype st, const uint8_t *s, int64_t ss) {
+  int64_t dz = (int64_t)sc_dtype_size(dt) * ds, sz = (int64_t)sc_dtype_size(st) * ss;
+  double tile[TILE], table[256];
+  bool look_up = sc__is_stored(st) && n >= 256;
+  for (int i = 0; look_up && i < 256; i++) table[i] = sc__narrow_load(st, (uint8_t)i);
+  for (int64_t at = 0; at < n; at += TILE) {
+    int64_t m = n - at < TILE ? n - at : TILE;
+    const uint8_t *from = s + at * sz;
+    uint8_t *to = d + at * dz;
+    if (look_up) for (int64_t i = 0; i < m; i++) tile[i] = table[from[i * ss]];
+    else if (sc__is_stored(st)) for (int64_t i = 0; i < m; i++) tile[i] = sc__narrow_load(st, from[i * ss]);
+    else sc__convert(m, SC_FLOAT64, tile, 1, st, from, ss);
+    if (sc__is_stored(dt)) for (int64_t i = 0; i < m; i++) to[i * ds] = sc__narrow_store(dt, tile[i]);
+    else sc__convert(m, dt, to, ds, SC_FLOAT64, tile, 1);
+  }
+}
+
 void sc__convert(int64_t n, sc_dtype dt, void *d, int64_t ds, sc_dtype st, const void *s, int64_t ss) {
   if (dt == st) { copy_run(n, sc_dtype_size(dt), d, ds, s, ss); return; }
+  if (sc__is_stored(st) || sc__is_stored(dt)) { by_narrow(n, dt, d, ds, st, s, ss); return; }
   if (is_half(st) || is_half(dt)) { by_float(n, dt, d, ds, st, s, ss); return; }
   switch (st) {
     case SC_FLOAT32: FROM(float, FROM_FLOAT)

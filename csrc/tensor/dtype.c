@@ -10,6 +10,10 @@ static const struct { const char *name; uint8_t size, category; } INFO[SC_DTYPES
   [SC_INT8] = {"int8", 1, SC_CAT_INT}, [SC_UINT8] = {"uint8", 1, SC_CAT_INT}, [SC_INT16] = {"int16", 2, SC_CAT_INT},
   [SC_INT32] = {"int32", 4, SC_CAT_INT}, [SC_INT64] = {"int64", 8, SC_CAT_INT}, [SC_BOOL] = {"bool", 1, SC_CAT_BOOL},
   [SC_UINT16] = {"uint16", 2, SC_CAT_INT}, [SC_UINT32] = {"uint32", 4, SC_CAT_INT}, [SC_UINT64] = {"uint64", 8, SC_CAT_INT},
+  [SC_FLOAT8E4M3FN] = {"float8e4m3fn", 1, SC_CAT_FLOAT}, [SC_FLOAT8E4M3FNUZ] = {"float8e4m3fnuz", 1, SC_CAT_FLOAT},
+  [SC_FLOAT8E5M2] = {"float8e5m2", 1, SC_CAT_FLOAT}, [SC_FLOAT8E5M2FNUZ] = {"float8e5m2fnuz", 1, SC_CAT_FLOAT},
+  [SC_FLOAT8E8M0] = {"float8e8m0", 1, SC_CAT_FLOAT}, [SC_FLOAT4E2M1] = {"float4e2m1", 1, SC_CAT_FLOAT},
+  [SC_INT4] = {"int4", 1, SC_CAT_INT}, [SC_UINT4] = {"uint4", 1, SC_CAT_INT}, [SC_INT2] = {"int2", 1, SC_CAT_INT}, [SC_UINT2] = {"uint2", 1, SC_CAT_INT},
 };
 
 const char *sc_dtype_name(sc_dtype d) { return (unsigned)d < SC_DTYPES ? INFO[d].name : "?"; }
@@ -96,7 +100,9 @@ sc_scalar sc__load(sc_dtype d, const void *p) {
     case SC_UINT16: return sc__scalar_int(*(const uint16_t *)p);
     case SC_UINT32: return sc__scalar_int(*(const uint32_t *)p);
     case SC_UINT64: { uint64_t u = *(const uint64_t *)p; return (sc_scalar){true, true, (int64_t)u, (double)u}; }
-    default: return sc__scalar_int(0);
+    case SC_INT4: case SC_INT2: return sc__scalar_int(*(const int8_t *)p);
+    case SC_UINT4: case SC_UINT2: return sc__scalar_int(*(const uint8_t *)p);
+    default: return sc__scalar_float(sc__narrow_load(d, *(const uint8_t *)p));
   }
 }
 
@@ -113,6 +119,6 @@ void sc__store(sc_dtype d, void *p, sc_scalar v) {
     case SC_INT64: *(int64_t *)p = i; break;
     case SC_UINT64: *(uint64_t *)p = !v.is_int && v.f >= 9223372036854775808.0 && v.f < 18446744073709551616.0 ? (uint64_t)v.f : (uint64_t)i; break;
     case SC_BOOL: *(uint8_t *)p = v.is_int ? v.i != 0 : v.f != 0; break;
-    default: break;
+    default: *(uint8_t *)p = sc__narrow_store(d, sc__category(d) == SC_CAT_INT ? (double)i : v.f); break;
   }
 }

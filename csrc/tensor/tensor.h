@@ -59,6 +59,7 @@ typedef struct sc_meta {
 typedef enum sc_category { SC_CAT_BOOL, SC_CAT_INT, SC_CAT_FLOAT } sc_category;
 sc_category sc__category(sc_dtype d);
 static inline bool sc__is_float(sc_dtype d) { return d <= SC_BFLOAT16; }
+static inline bool sc__is_stored(sc_dtype d) { return d > SC_UINT64; }   /* only stored: nothing is computed in it */
 bool sc__dtype_from_name(const char *name, sc_dtype *out);
 sc_dtype sc__promote(sc_dtype a, sc_dtype b);          /* PyTorch's table for two tensors with dimensions */
 
@@ -113,5 +114,10 @@ float sc__half_to_float(uint16_t h);
 uint16_t sc__float_to_half(float f);
 static inline float sc__bf16_to_float(uint16_t h) { union { uint32_t u; float f; } v = {(uint32_t)h << 16}; return v.f; }
 uint16_t sc__float_to_bf16(float f);
+
+/* ---- dtypes that are only stored (narrow.c) ---- */
+double sc__narrow_load(sc_dtype dtype, uint8_t bits);
+uint8_t sc__narrow_code(sc_dtype dtype, int bits);    /* as a file has them -> as memory has them */
+uint8_t sc__narrow_store(sc_dtype dtype, double v);   /* to nearest, ties to even; beyond the largest: infinity, else NaN, else the largest; integers wrap */
 
 #endif

@@ -17,7 +17,7 @@ end
 
 local function flat(t)
   local n = t:numel()
-  if t.dtype == "float16" or t.dtype == "bfloat16" then t = t:to("float32") end
+  if t.dtype ~= "float64" and t.dtype:find "float" or t.dtype:find "int[24]$" then t = t:to("float32") end
   return n == 0 and {} or t:reshape { n }:totable()
 end
 

@@ -236,6 +236,9 @@ local function save(graph, path, options, numbers)
   local whole, texted = graph:whole(), graph
   if options.index_base == 0 then texted = with_face(graph, faces(whole, file.zero_based, file.zero_out)) end
   local w = Writer.new(whole, file)
+  for _, v in ipairs(w.values) do
+    if core.is_stored(v.dtype) then error(("save: values of %s cannot be written: opset %d has no such element type"):format(v.dtype, OPSET), 0) end
+  end
   local inputs = describe_inputs(w, taken)
   for _, n in ipairs(whole.nodes) do w:emit(n) end
   local outputs, names = describe_outputs(w)

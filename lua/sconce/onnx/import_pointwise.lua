@@ -1,6 +1,5 @@
---- ONNX nodes, element by element: arithmetic, comparisons, activations, casts.
+--- ONNX nodes, element by element: arithmetic, comparisons, activations.
 local sc = require "sconce"
-local core = require "sconce.core"
 local F = sc.functional
 
 local function is_float(dtype) return dtype:find("float") ~= nil end
@@ -61,17 +60,6 @@ local function clip(x, a, c)
   return y
 end
 
-local function cast(t, dtype)
-  if dtype == nil then error("casting to this element type is not supported", 0) end
-  return t:to(dtype)
-end
-
-local function to_code(t, code)
-  if type(code) == "string" then code = ({ FLOAT = 1, INT32 = 6, INT64 = 7, BOOL = 9, FLOAT16 = 10, DOUBLE = 11, UINT8 = 2,
-    INT8 = 3 })[code] end
-  return cast(t, code and core.onnx_dtype(code))
-end
-
 local function selu(x, a)
   local alpha, gamma = a.alpha or 1.67326319217681884765625, a.gamma or 1.05070102214813232421875
   return sc.where(x[1]:gt(0), x[1], x[1]:minimum(sc.zeros_like(x[1])):exp() * alpha - alpha) * gamma
@@ -98,49 +86,6 @@ local function is_infinite(x, a)
   return up and positive or down and negative or sc.zeros_like(positive)
 end
 
-local function dequantized(x, scale) return x * scale end
-
---- Scale and zero point along `axis`.
-local function along(t, like, axis)
-  if not t or t:dim() == 0 then return t end
-  if t:dim() ~= 1 or t:numel() == 1 then return t:numel() == 1 and t:reshape {} or t end
-  local shape, d = {}, (axis < 0 and axis + like:dim() or axis) + 1
-  for i = 1, like:dim() do shape[i] = i == d and t:numel() or 1 end
-  return t:reshape(shape)
-end
-
-local RANGE = { uint8 = { 0, 255 }, int8 = { -128, 127 }, int16 = { -32768, 32767 }, uint16 = { 0, 65535 }, int32 = { -2147483648,
-  2147483647 } }
-
-local function quantize(x, scale, zero, dtype)
-  local range = RANGE[dtype] or error("quantising to " .. dtype .. " is not supported", 0)
-  local q = (x / scale):round()
-  if zero then q = q + zero:to("float32") end
-  return q:clamp(range[1], range[2]):to(dtype)
-end
-
-local function quantize_linear(x, a)
-  if a.block_size and a.block_size ~= 0 then error("block_size is not supported", 0) end
-  local dtype = x[3] and x[3].dtype or a.output_dtype and a.output_dtype ~= 0 and core.onnx_dtype(a.output_dtype) or "uint8"
-  return quantize(x[1]:to("float32"), along(x[2]:to("float32"), x[1], a.axis or 1), along(x[3], x[1], a.axis or 1), dtype)
-end
-
-local function dequantize_linear(x, a)
-  if a.block_size and a.block_size ~= 0 then error("block_size is not supported", 0) end
-  local scale, zero = along(x[2], x[1], a.axis or 1), along(x[3], x[1], a.axis or 1)
-  local y = x[1]:to("float32")
-  if zero then y = y - zero:to("float32") end
-  return dequantized(y, scale:to("float32")):to(x[2].dtype)
-end
-
-local function dynamic_quantize(x)
-  local y = x[1]
-  local low, high = y:amin():minimum(sc.zeros({})), y:amax():maximum(sc.zeros({}))
-  local scale = (high - low) / 255
-  local zero = (-low / scale):round():clamp(0, 255)
-  return quantize(y, scale, zero, "uint8"), scale, zero:to("uint8")
-end
-
 local UNARY = { Abs = "abs", Acos = "acos", Acosh = "acosh", Asin = "asin", Asinh = "asinh", Atan = "atan", Atanh = "atanh", Ceil = "ceil",
   Cos = "cos", Cosh = "cosh", Erf = "erf", Exp = "exp", Floor = "floor", Log = "log", Neg = "neg", Reciprocal = "reciprocal", Relu = "relu",
   Round = "round", Sigmoid = "sigmoid", Sign = "sign", Sin = "sin", Sinh = "sinh", Sqrt = "sqrt", Tan = "tan", Tanh = "tanh",
@@ -160,8 +105,6 @@ return function(ops)
   ops.Mean = function(x) return ops.Sum(x) / x.n end
   ops.Where = function(x) return sc.where(x[1], x[2], x[3]) end
   ops.Clip = clip
-  ops.Cast = function(x, a) return to_code(x[1], a.to) end
-  ops.CastLike = function(x) return cast(x[1], x[2].dtype) end
   ops.LeakyRelu = function(x, a) return F.leaky_relu(x[1], a.alpha or 0.01) end
   ops.Elu = function(x, a) return sc.where(x[1]:gt(0), x[1], (x[1]:minimum(sc.zeros_like(x[1])):exp() - 1) * (a.alpha or 1.0)) end
   ops.Celu = function(x, a)
@@ -180,7 +123,6 @@ return function(ops)
     local lambd, bias, y = a.lambd or 0.5, a.bias or 0.0, x[1]
     return sc.where(y:lt(-lambd), y + bias, sc.where(y:gt(lambd), y - bias, sc.zeros_like(y))):to(y.dtype)
   end
-  ops.QuantizeLinear, ops.DequantizeLinear, ops.DynamicQuantizeLinear = quantize_linear, dequantize_linear, dynamic_quantize
   ops.Dropout = function(x, a, c)
     local training = c.opset >= 12 and x[3] and c:number(x[3]) or (c.opset < 7 and a.is_test == 0)
     local ratio = c.opset >= 12 and (x[2] and c:number(x[2]) or 0.5) or a.ratio or 0.5

@@ -304,7 +304,7 @@ function walk.run(model, feeds, recording)
   return results, state.symbolic
 end
 
-for _, part in ipairs { "pointwise", "shape", "reduce", "neural", "index", "control", "loss", "attention", "sequence",
+for _, part in ipairs { "pointwise", "cast", "shape", "reduce", "neural", "index", "control", "loss", "attention", "sequence",
   "region" } do
   require("sconce.onnx.import_" .. part)(walk.ops)
 end
