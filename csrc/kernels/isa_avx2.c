@@ -14,6 +14,7 @@
 #define ISA avx2
 #define SC_FUSED_MULTIPLY
 #define VM_LANES 8
+#define VEC_BYTES 32
 #include "vector_math.h"
 #include "vector_rows.h"
 #define STAMP_NARROW

@@ -14,6 +14,7 @@
 #define ISA avx512
 #define SC_FUSED_MULTIPLY
 #define VM_LANES 16
+#define VEC_BYTES 64
 #include "vector_math.h"
 #include "vector_rows.h"
 #include "pointwise_stamp.h"

@@ -4,6 +4,7 @@
 #endif
 #define ISA base
 #define VM_LANES 4
+#define VEC_BYTES 16
 #include "vector_math.h"
 #include "vector_rows.h"
 #define STAMP_NARROW

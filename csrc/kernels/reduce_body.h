@@ -1,12 +1,19 @@
 /* The loops of reductions for one element type. The including file defines T (the elements), A (accumulators: double
-** or int64_t), UA (A, integers as unsigned so that sums wrap), FLOATING, VEC, AVEC and MASK (64-byte vectors of T, of A and of T's comparison results) and RN(name).
+** or int64_t), UA (A, integers as unsigned so that sums wrap), FLOATING, VEC, AVEC and MASK (vectors of T, of A and of T's comparison results) and RN(name).
 **
 ** `row` folds n packed elements into one accumulator. `col` folds a packed row of n elements into n accumulators, one each.
 ** Sums of float32 are kept in double, so neither length nor order is felt; vectors of lanes are folded in a fixed order. */
 
-#define LANES (int)(64 / sizeof(T))
-#define ALANES (int)(64 / sizeof(A))
-#define LANE_SUM(v) (((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7])))
+#define LANES (int)(VEC_BYTES / sizeof(T))
+#define ALANES (int)(VEC_BYTES / sizeof(A))
+
+/* Neighbours first. */
+static inline UA RN(lane_sum)(AVEC v) {
+  UA s[ALANES];
+  memcpy(s, &v, sizeof s);
+  for (int w = 1; w < ALANES; w *= 2) for (int k = 0; k < ALANES; k += 2 * w) s[k] += s[k + w];
+  return s[0];
+}
 
 /* A sum of an expression of d, the element as A; m is the call's parameter. */
 #define ROW_SUM(name, e, ve) \
@@ -24,7 +31,7 @@
     } \
     for (; i + ALANES <= n; i += ALANES) { AVEC d = RN(widen)(x + i); s0 += ve; } \
     s0 = (s0 + s1) + (s2 + s3); \
-    UA total = LANE_SUM(s0); \
+    UA total = RN(lane_sum)(s0); \
     for (; i < n; i++) { UA d = (UA)x[i]; total += e; } \
     *(UA *)acc += total; \
   } \
@@ -37,18 +44,18 @@
 
 static inline AVEC RN(widen)(const T *x) {
 #if FLOATING == 32
-  typedef float half_vector __attribute__((vector_size(32)));
+  typedef float half_vector __attribute__((vector_size(VEC_BYTES / 2)));
   half_vector h;
-  memcpy(&h, x, 32);
+  memcpy(&h, x, sizeof h);
   return __builtin_convertvector(h, AVEC);
 #else
   AVEC v;
-  memcpy(&v, x, 64);
+  memcpy(&v, x, sizeof v);
   return v;
 #endif
 }
 
-static inline VEC RN(load)(const T *x) { VEC v; memcpy(&v, x, 64); return v; }
+static inline VEC RN(load)(const T *x) { VEC v; memcpy(&v, x, sizeof v); return v; }
 
 #define PARAMETER(mv, i)
 ROW_SUM(sum, d, d)
@@ -70,8 +77,14 @@ ROW_SUM(count, (d != 0), (AVEC)-(d != 0))
 #if FLOATING == 32
 /* The lanes of v into two vectors of doubles. */
 static inline void RN(add_wide)(VEC v, AVEC *s0, AVEC *s1) {
-  typedef float half_vector __attribute__((vector_size(32)));
+  typedef float half_vector __attribute__((vector_size(VEC_BYTES / 2)));
+#if VEC_BYTES == 64
   half_vector low = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7), high = __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+#elif VEC_BYTES == 32
+  half_vector low = __builtin_shufflevector(v, v, 0, 1, 2, 3), high = __builtin_shufflevector(v, v, 4, 5, 6, 7);
+#else
+  half_vector low = __builtin_shufflevector(v, v, 0, 1), high = __builtin_shufflevector(v, v, 2, 3);
+#endif
   *s0 += __builtin_convertvector(low, AVEC);
   *s1 += __builtin_convertvector(high, AVEC);
 }
@@ -94,7 +107,7 @@ static void RN(row_quick)(int64_t n, const void *xv, void *acc, double m) {
   for (; i + LANES <= n; i += LANES) RN(add_wide)(RN(load)(x + i), &s0, &s1);
   if (i + ALANES <= n) { s0 += RN(widen)(x + i); i += ALANES; }
   s0 += s1;
-  A total = LANE_SUM(s0);
+  A total = RN(lane_sum)(s0);
   for (; i < n; i++) total += (A)x[i];
   *(A *)acc += total;
 }
@@ -107,11 +120,11 @@ static void RN(col_quick16)(int64_t n, const void *xv, int64_t step, void *acc) 
   for (; i + LANES <= n; i += LANES) {
     VEC v = (RN(four_rows)(x0 + i, step) + RN(four_rows)(x4 + i, step)) + (RN(four_rows)(x8 + i, step) + RN(four_rows)(x12 + i, step));
     AVEC s0, s1;
-    memcpy(&s0, a + i, 64);
-    memcpy(&s1, a + i + 8, 64);
+    memcpy(&s0, a + i, sizeof s0);
+    memcpy(&s1, a + i + ALANES, sizeof s1);
     RN(add_wide)(v, &s0, &s1);
-    memcpy(a + i, &s0, 64);
-    memcpy(a + i + 8, &s1, 64);
+    memcpy(a + i, &s0, sizeof s0);
+    memcpy(a + i + ALANES, &s1, sizeof s1);
   }
   for (; i < n; i++) {
     T sum[4];
@@ -211,7 +224,7 @@ static void RN(col_prod)(int64_t n, const void *xv, void *acc, const double *m) 
         b = SELECT((v op b) | (v != v), v, b); \
       } \
       T best[LANES]; \
-      memcpy(best, &b, 64); \
+      memcpy(best, &b, sizeof b); \
       for (int k = 0; k < LANES; k++) { A v = (A)best[k], old = a[i + k]; a[i + k] = ((v op old) | (v != v)) ? v : old; } \
     } \
     for (int k = 0; k < 16 && i < n; k++) RN(col_##name)(n - i, x + k * step + i, a + i, NULL); \
@@ -322,4 +335,3 @@ static const sc_reduce_loops RN(loops) = {
 #undef AS_IT_IS
 #undef LANES
 #undef ALANES
-#undef LANE_SUM

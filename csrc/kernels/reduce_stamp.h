@@ -1,4 +1,5 @@
-/* The loops of reductions and softmax, once per element type, for the instruction set the including file names with ISA. */
+/* The loops of reductions and softmax, once per element type, for the instruction set the including file names with ISA. Vectors have that
+** set's own width, VEC_BYTES: GCC takes wider ones apart element by element. */
 #include "math.h"
 #include "reduce.h"
 
@@ -7,7 +8,7 @@
 #endif
 #define RED_CAT_(a, b, c) sc_red_##a##_##b##_##c
 #define RED_CAT(a, b, c) RED_CAT_(a, b, c)
-#define VECTOR(name, type) typedef type RED_CAT(name, vec, ISA) __attribute__((vector_size(64)))
+#define VECTOR(name, type) typedef type RED_CAT(name, vec, ISA) __attribute__((vector_size(VEC_BYTES)))
 VECTOR(f32, float);
 VECTOR(f64, double);
 VECTOR(i32, int32_t);
