@@ -10,8 +10,11 @@
 #define GV_CAT3_(a, b, c) a##_##b##_##c
 #define GV_CAT3(a, b, c) GV_CAT3_(a, b, c)
 
-typedef float GV_CAT3(gv, float, ISA) __attribute__((vector_size(64), aligned(4), may_alias));
-typedef double GV_CAT3(gv, double, ISA) __attribute__((vector_size(64), aligned(8), may_alias));
+/* Vectors of the instruction set's own width; GV_PARTS of them are 64 bytes of a row, so that eight sums at the least are under way. */
+enum { GV_CAT3(gv, parts, ISA) = 64 / VEC_BYTES };
+#define GV_PARTS GV_CAT3(gv, parts, ISA)
+typedef float GV_CAT3(gv, float, ISA) __attribute__((vector_size(VEC_BYTES), aligned(4), may_alias));
+typedef double GV_CAT3(gv, double, ISA) __attribute__((vector_size(VEC_BYTES), aligned(8), may_alias));
 
 typedef float GV_CAT3(gv, quad, ISA) __attribute__((vector_size(16), may_alias));
 typedef double GV_CAT3(gv, pair, ISA) __attribute__((vector_size(16), may_alias));
@@ -21,12 +24,39 @@ typedef double GV_CAT3(gv, pair, ISA) __attribute__((vector_size(16), may_alias)
 #define GV_MIX(I, a, b, ...) __builtin_shuffle(a, b, (I){__VA_ARGS__})
 #endif
 
+/* The sum of a vector's quarters, halves or itself: 16 bytes. */
+static inline GV_CAT3(gv, quad, ISA) GV_CAT3(quarter, float, ISA)(GV_CAT3(gv, float, ISA) v) {
+#if VEC_BYTES == 64
+  typedef float half __attribute__((vector_size(32)));
+  half h = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) + __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+  return __builtin_shufflevector(h, h, 0, 1, 2, 3) + __builtin_shufflevector(h, h, 4, 5, 6, 7);
+#elif VEC_BYTES == 32
+  return __builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7);
+#else
+  return v;
+#endif
+}
+
+static inline double GV_CAT3(quarter, double, ISA)(GV_CAT3(gv, double, ISA) v) {
+#if VEC_BYTES == 64
+  typedef double half __attribute__((vector_size(32)));
+  half h = __builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7);
+  GV_CAT3(gv, pair, ISA) q = __builtin_shufflevector(h, h, 0, 1) + __builtin_shufflevector(h, h, 2, 3);
+#elif VEC_BYTES == 32
+  GV_CAT3(gv, pair, ISA) q = __builtin_shufflevector(v, v, 0, 1) + __builtin_shufflevector(v, v, 2, 3);
+#else
+  GV_CAT3(gv, pair, ISA) q = v;
+#endif
+  return q[0] + q[1];
+}
+
 /* t[r] = the sum of v[r]'s lanes: in vectors of 16 bytes, then by turning four of them round. */
 static inline void GV_CAT3(fold, float, ISA)(const GV_CAT3(gv, float, ISA) *v, float *t) {
   typedef GV_CAT3(gv, quad, ISA) Q;
   typedef int I __attribute__((vector_size(16)));
   Q q[4];
-  for (int r = 0; r < 4; r++) { Q p[4]; memcpy(p, v + r, sizeof p); q[r] = (p[0] + p[1]) + (p[2] + p[3]); }
+#pragma GCC unroll 4
+  for (int r = 0; r < 4; r++) q[r] = GV_CAT3(quarter, float, ISA)(v[r]);
   Q low01 = GV_MIX(I, q[0], q[1], 0, 4, 1, 5), high01 = GV_MIX(I, q[0], q[1], 2, 6, 3, 7);
   Q low23 = GV_MIX(I, q[2], q[3], 0, 4, 1, 5), high23 = GV_MIX(I, q[2], q[3], 2, 6, 3, 7), a = low01 + high01, b = low23 + high23;
   Q sum = GV_MIX(I, a, b, 0, 1, 4, 5) + GV_MIX(I, a, b, 2, 3, 6, 7);
@@ -34,19 +64,29 @@ static inline void GV_CAT3(fold, float, ISA)(const GV_CAT3(gv, float, ISA) *v, f
 }
 
 static inline void GV_CAT3(fold, double, ISA)(const GV_CAT3(gv, double, ISA) *v, double *t) {
-  typedef GV_CAT3(gv, pair, ISA) Q;
-  for (int r = 0; r < 4; r++) { Q p[4]; memcpy(p, v + r, sizeof p); p[0] = (p[0] + p[1]) + (p[2] + p[3]); t[r] = p[0][0] + p[0][1]; }
+  for (int r = 0; r < 4; r++) t[r] = GV_CAT3(quarter, double, ISA)(v[r]);
 }
 
+/* The sum of each row's parts into the first of them. */
+#define GV_JOIN(s) do { \
+    _Pragma("GCC unroll 4") \
+    for (int r_ = 0; r_ < 4; r_++) for (int o_ = GV_PARTS / 2; o_; o_ /= 2) for (int c_ = 0; c_ < o_; c_++) s[c_][r_] += s[c_ + o_][r_]; \
+  } while (0)
+
+#define GV_TERM(V, s, at) do { \
+    V q_ = *(const V *)(x + (at)); \
+    s[0] += *(const V *)(a + (at)) * q_; s[1] += *(const V *)(a1 + (at)) * q_; s[2] += *(const V *)(a2 + (at)) * q_; s[3] += *(const V *)(a3 + (at)) * q_; \
+  } while (0)
 #define GV_STAMP(T, V, W) \
   static T GV_CAT3(dot, T, ISA)(int64_t k, const T *a, const T *x) { \
-    V s0 = {0}, s1 = {0}; \
+    V s[GV_PARTS * 2] = {{0}}; \
     int64_t p = 0; \
-    for (; p + 2 * W <= k; p += 2 * W) { s0 += *(const V *)(a + p) * *(const V *)(x + p); s1 += *(const V *)(a + p + W) * *(const V *)(x + p + W); } \
-    if (p + W <= k) { s0 += *(const V *)(a + p) * *(const V *)(x + p); p += W; } \
-    s0 += s1; \
+    for (; p + 2 * GV_PARTS * W <= k; p += 2 * GV_PARTS * W) \
+      _Pragma("GCC unroll 8") for (int c = 0; c < 2 * GV_PARTS; c++) s[c] += *(const V *)(a + p + c * W) * *(const V *)(x + p + c * W); \
+    for (; p + W <= k; p += W) s[0] += *(const V *)(a + p) * *(const V *)(x + p); \
+    for (int o = GV_PARTS; o; o /= 2) for (int c = 0; c < o; c++) s[c] += s[c + o]; \
     T sum = 0; \
-    for (int i = 0; i < W; i++) sum += s0[i]; \
+    for (int i = 0; i < W; i++) sum += s[0][i]; \
     for (; p < k; p++) sum += a[p] * x[p]; \
     return sum; \
   } \
@@ -57,14 +97,14 @@ static inline void GV_CAT3(fold, double, ISA)(const GV_CAT3(gv, double, ISA) *v,
     int64_t i = 0; \
     for (; i + 4 <= m; i += 4, a += 4 * lda) { \
       const T *a1 = a + lda, *a2 = a1 + lda, *a3 = a2 + lda; \
-      V s[4] = {{0}, {0}, {0}, {0}}; \
+      V s[GV_PARTS][4] = {{{0}, {0}, {0}, {0}}}; \
       int64_t p = 0; \
-      for (; p + W <= k; p += W) { \
-        V q = *(const V *)(x + p); \
-        s[0] += *(const V *)(a + p) * q; s[1] += *(const V *)(a1 + p) * q; s[2] += *(const V *)(a2 + p) * q; s[3] += *(const V *)(a3 + p) * q; \
-      } \
+      for (; p + GV_PARTS * W <= k; p += GV_PARTS * W) \
+        _Pragma("GCC unroll 4") for (int c = 0; c < GV_PARTS; c++) GV_TERM(V, s[c], p + c * W); \
+      for (; p + W <= k; p += W) GV_TERM(V, s[0], p); \
+      GV_JOIN(s); \
       T t[4]; \
-      GV_CAT3(fold, T, ISA)(s, t); \
+      GV_CAT3(fold, T, ISA)(s[0], t); \
       for (; p < k; p++) { t[0] += a[p] * x[p]; t[1] += a1[p] * x[p]; t[2] += a2[p] * x[p]; t[3] += a3[p] * x[p]; } \
       for (int r = 0; r < 4; r++) { T *d = y + (i + r) * incy; *d = (T)alpha * t[r] + (beta == 0 ? 0 : (T)beta * *d); } \
     } \
@@ -99,16 +139,16 @@ static inline void GV_CAT3(fold, double, ISA)(const GV_CAT3(gv, double, ISA) *v,
     } \
   }
 
-GV_STAMP(float, GV_CAT3(gv, float, ISA), 16)
-GV_STAMP(double, GV_CAT3(gv, double, ISA), 8)
+GV_STAMP(float, GV_CAT3(gv, float, ISA), (VEC_BYTES / 4))
+GV_STAMP(double, GV_CAT3(gv, double, ISA), (VEC_BYTES / 8))
 
 const sc_gemv_kernels GV_CAT3(sc__gemv, f32, ISA) = {GV_CAT3(rows, float, ISA), GV_CAT3(columns, float, ISA), GV_CAT3(outer, float, ISA)};
 const sc_gemv_kernels GV_CAT3(sc__gemv, f64, ISA) = {GV_CAT3(rows, double, ISA), GV_CAT3(columns, double, ISA), GV_CAT3(outer, double, ISA)};
 
 /* y[i] (+)= sum over p of a[i, p] * x[p] for a matrix of halves, widened in registers: half the bytes of float32, so twice the speed where
 ** memory is the limit. float16: the exponent is shifted into place by a multiplication, which is exact; infinities and NaN are put back. */
-typedef uint16_t GV_CAT3(gv, u16, ISA) __attribute__((vector_size(32), aligned(2), may_alias));
-typedef uint32_t GV_CAT3(gv, u32, ISA) __attribute__((vector_size(64), may_alias));
+typedef uint16_t GV_CAT3(gv, u16, ISA) __attribute__((vector_size(VEC_BYTES / 2), aligned(2), may_alias));
+typedef uint32_t GV_CAT3(gv, u32, ISA) __attribute__((vector_size(VEC_BYTES), may_alias));
 #define GV_WIDE(at) __builtin_convertvector(*(const GV_CAT3(gv, u16, ISA) *)(at), GV_CAT3(gv, u32, ISA))
 #define GV_BF16(f, at) (f) = (GV_CAT3(gv, float, ISA))(GV_WIDE(at) << 16)
 #define GV_F16(f, at) do { \
@@ -125,7 +165,7 @@ typedef uint32_t GV_CAT3(gv, u32, ISA) __attribute__((vector_size(64), may_alias
       const uint16_t *r[4]; \
       for (int q = 0; q < 4; q++) r[q] = a + (i + (q < rows ? q : 0)) * lda; \
       V s[4] = {{0}, {0}, {0}, {0}}; \
-      for (; p + 16 <= k; p += 16) { \
+      for (; p + VEC_BYTES / 4 <= k; p += VEC_BYTES / 4) { \
         V w = *(const V *)(x + p), f; \
         LOAD(f, r[0] + p); s[0] += f * w; \
         LOAD(f, r[1] + p); s[1] += f * w; \
@@ -184,6 +224,9 @@ void GV_CAT3(sc__gemm, i64, ISA)(const sc_gemm *g, int64_t row, int64_t end) {
     }
 }
 #undef GV_STAMP
+#undef GV_TERM
+#undef GV_JOIN
+#undef GV_PARTS
 #undef GV_MIX
 #undef GV_CAT3
 #undef GV_CAT3_
