@@ -120,3 +120,21 @@ describe("an element", function()
     end)
   end
 end)
+
+describe("an element of a product", function()
+  -- of sizes that are computed in tiles of our own wherever there are any
+  local SIZES = { { 64, 64, 16 }, { 7, 100, 300 }, { 100, 128, 500 }, { 300, 64, 1000 }, { 257, 112, 385 } }
+  local function laid_out(t, turned) return turned and t:t():contiguous():t() or t end
+  for _, size in ipairs(SIZES) do
+    local m, n, k = table.unpack(size)
+    it(("has the same bits in every row and column: %d x %d x %d"):format(m, n, k), function()
+      local row, column, a, b = sc.randn(1, k), sc.randn(k, 1), sc.randn(m, k), sc.randn(k, n)
+      for _, turned in ipairs { { false, false }, { true, false }, { false, true } } do
+        local y = laid_out(row:expand { m, k }:contiguous(), turned[1]):matmul(laid_out(b, turned[2]))
+        assert.equal(0, differing(y, y:narrow(1, 1, 1):expand { m, n }))
+        y = laid_out(a, turned[1]):matmul(laid_out(column:expand { k, n }:contiguous(), turned[2]))
+        assert.equal(0, differing(y, y:narrow(2, 1, 1):expand { m, n }))
+      end
+    end)
+  end
+end)

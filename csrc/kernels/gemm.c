@@ -134,23 +134,31 @@ static shape shape_of(const sc_gemm *g) {
 
 static double numbers_of(const sc_gemm *g) { return (double)g->m * (double)g->k + (double)g->k * (double)g->n + (double)g->m * (double)g->n; }
 
-/* The product in our own tiles, or NULL for the library's. Measured against OpenBLAS 0.3.21, one thread, AVX-512 (Zen 4): 64x784x256 transposed
-** 1.12, 256x64x784 1.10, 64x128x256 1.15, 128, 256, 512 cubed 1.14, 1.08, 1.03, 1024x512x128 1.13, 1024x1024x256 with a transposed 1.09,
-** 32x1024x1024 1.25, transposed 1.57, 4x1024x1024 transposed 2.6; but 1024 cubed 0.95, ten columns 0.6. AVX2: 1.05 to 1.3 up to 128 cubed,
-** below 1 beyond. */
+/* The product in our own tiles, or NULL for the library's. They give an element the same bits at every place, which OpenBLAS does not (its
+** kernels sum in another order at the edges of a block). Time of the library's over theirs, OpenBLAS 0.3.21, one thread:
+** AVX-512 (Zen 4): 64x784x256 transposed 1.12, 256x64x784 1.10, 64x128x256 1.15, 128, 256, 512 cubed 1.14, 1.08, 1.03, 1024x512x128 1.13,
+** 1024x1024x256 with a transposed 1.09, 32x1024x1024 1.25, transposed 1.57, 4x1024x1024 transposed 2.6; but 1024 cubed 0.95, ten columns 0.6.
+** AVX2 (Zen 3): 64 and 128 cubed 1.35, 1.15, 256, 512 cubed 1.0, 0.98, 576x784x64 1.2, 4x1000x1000 1.6, 1000x10x128 1.2, but 2 to 9
+** columns of short sums 0.7 to 1.1, 1024 cubed 0.93. */
 static own_fn own(sc_isa isa, const sc_gemm *g) {
 #if defined(__x86_64__)
   if (g->type != SC_FLOAT32 || isa < SC_ISA_AVX2 || g->alpha == 0) return NULL;
   double numbers = numbers_of(g);
-  int64_t lanes = isa == SC_ISA_AVX512 ? 16 : 8, filled = (g->n + lanes - 1) / lanes * lanes;
-  if (g->n < 2 * lanes || g->n * 8 < filled * 7) return NULL;
-  if (numbers > (isa == SC_ISA_AVX512 ? 2e6 : 1e5) && (g->m > 8 || !g->tb)) return NULL;
-  return isa == SC_ISA_AVX512 ? sc__skinny_avx512 : sc__skinny_avx2;
+  if (isa == SC_ISA_AVX2) return numbers > 2e6 && (g->m > 8 || !g->tb) ? NULL : sc__skinny_avx2;
+  int64_t filled = (g->n + 15) / 16 * 16;
+  if (g->n < 32 || g->n * 8 < filled * 7) return NULL;
+  return numbers > 2e6 && (g->m > 8 || !g->tb) ? NULL : sc__skinny_avx512;
 #else
   (void)isa;
   (void)g;
   return NULL;
 #endif
+}
+
+/* Whether packing the left operand pays: it does where that is read many times, sooner where its rows are not. */
+static bool packs_rows(sc_isa isa, const sc_gemm *g) {
+  double numbers = numbers_of(g);
+  return isa == SC_ISA_AVX512 ? numbers > 1.2e6 : g->m >= 12 && numbers > (g->ta ? 3e4 : 2e5);
 }
 
 static double multiplications(const sc_gemm *g) { return (double)g->m * (double)g->n * (double)g->k; }
@@ -190,7 +198,7 @@ typedef struct job { const sc_gemm *g; const sc_gemv_kernels *v; size_t size; vo
 /* A piece in our own tiles. Large ones pack their left operand, where there is memory for that. */
 static void run_own(const job *j, const sc_gemm *part) {
   const size_t bytes = SC_SKINNY_ROOM * sizeof(float);
-  float *room = numbers_of(part) > 1.2e6 ? sc__alloc(j->ctx, bytes) : NULL;
+  float *room = packs_rows(j->ctx->isa, part) ? sc__alloc(j->ctx, bytes) : NULL;
   j->own(part, room);
   sc__release(j->ctx, room, bytes);
 }

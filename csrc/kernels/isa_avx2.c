@@ -29,7 +29,7 @@
 #include "gemv_stamp.h"
 #define SKINNY_M 6
 #define SKINNY_LANES 8
-#define SKINNY_K 384
+#define SKINNY_K 320
 #include "skinny_stamp.h"
 #include "lanes_stamp.h"
 #include "random_stamp.h"

@@ -73,8 +73,10 @@ static const SK(skinny_fn) SK(skinny_rows)[SKINNY_M] = {
 
 #if defined(__clang__)
 #define SK_PAIRS(x, y, a, b, c, d) __builtin_shufflevector(x, y, a, b, c, d, (a) + 4, (b) + 4, (c) + 4, (d) + 4)
+#define SK_FOUR(x, y, a, b, c, d) __builtin_shufflevector(x, y, a, b, c, d)
 #else
 #define SK_PAIRS(x, y, a, b, c, d) __builtin_shuffle(x, y, (SK(skinny_mask)){a, b, c, d, (a) + 4, (b) + 4, (c) + 4, (d) + 4})
+#define SK_FOUR(x, y, a, b, c, d) __builtin_shuffle(x, y, (mask){a, b, c, d})
 #endif
 /* Eight rows of b, K long, become eight columns of a panel: blocks of eight by four, row i beside row i + 4. */
 static inline void SK(skinny_turn)(int64_t K, const float *b, int64_t ldb, float *to, const int64_t W) {
@@ -95,8 +97,6 @@ static inline void SK(skinny_turn)(int64_t K, const float *b, int64_t ldb, float
   }
   for (; k < K; k++, to += W) for (int i = 0; i < 8; i++) to[i] = b[i * ldb + k];
 }
-#undef SK_PAIRS
-
 /* A panel [K, 2 vectors] of b, from n <= 2 vectors columns at b; what is beyond n is 0. */
 static void SK(skinny_pack)(bool transposed, int64_t K, int64_t n, const float *b, int64_t ldb, float *panel) {
   enum { W = 2 * SKINNY_LANES };
@@ -128,11 +128,39 @@ static inline void SK(skinny_column)(const sc_gemm *g, int64_t m, int64_t count,
   }
 }
 
-#if SKINNY_M > 6
-/* M rows of the left operand as [K, M]: what is M high goes by eights, the last of which overlaps. */
+/* The same of four rows. */
+static inline void SK(skinny_turn_four)(int64_t K, const float *b, int64_t ldb, float *to, const int64_t W) {
+  typedef float quad __attribute__((vector_size(16), aligned(4), may_alias));
+  typedef int mask __attribute__((vector_size(16)));
+  int64_t k = 0;
+  for (; k + 4 <= K; k += 4, to += 4 * W) {
+    quad x[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) x[i] = *(const quad *)(b + i * ldb + k);
+    quad low01 = SK_FOUR(x[0], x[1], 0, 4, 1, 5), high01 = SK_FOUR(x[0], x[1], 2, 6, 3, 7);
+    quad low23 = SK_FOUR(x[2], x[3], 0, 4, 1, 5), high23 = SK_FOUR(x[2], x[3], 2, 6, 3, 7);
+    *(quad *)to = SK_FOUR(low01, low23, 0, 1, 4, 5);
+    *(quad *)(to + W) = SK_FOUR(low01, low23, 2, 3, 6, 7);
+    *(quad *)(to + 2 * W) = SK_FOUR(high01, high23, 0, 1, 4, 5);
+    *(quad *)(to + 3 * W) = SK_FOUR(high01, high23, 2, 3, 6, 7);
+  }
+  for (; k < K; k++, to += W) for (int i = 0; i < 4; i++) to[i] = b[i * ldb + k];
+}
+
+/* M rows of the left operand as [K, M]: what is M high goes by eights or fours, the last of which overlaps. */
 static void SK(skinny_pack_rows)(bool transposed, int64_t M, int64_t K, const float *a, int64_t lda, float *to) {
-  if (M < 8) {
+  typedef float quad __attribute__((vector_size(16), aligned(4), may_alias));
+  if (M < 4) {
     for (int64_t k = 0; k < K; k++) for (int64_t i = 0; i < M; i++) to[k * M + i] = transposed ? a[k * lda + i] : a[i * lda + k];
+  } else if (M < 8 && transposed) {
+    for (int64_t k = 0; k < K; k++, to += M, a += lda) {
+      quad first = *(const quad *)a, last = *(const quad *)(a + M - 4);
+      *(quad *)to = first;
+      *(quad *)(to + M - 4) = last;
+    }
+  } else if (M < 8) {
+    SK(skinny_turn_four)(K, a, lda, to, M);
+    if (M > 4) SK(skinny_turn_four)(K, a + (M - 4) * lda, lda, to + M - 4, M);
   } else if (transposed) {
     for (int64_t k = 0; k < K; k++, to += M, a += lda) {
       SK(skinny_oct) first = *(const SK(skinny_oct) *)a, last = *(const SK(skinny_oct) *)(a + M - 8);
@@ -162,25 +190,19 @@ static void SK(skinny_blocked)(const sc_gemm *g, float *rows) {
       for (int64_t j = 0; j < g->n; j += W) {
         int64_t n = g->n - j < W ? g->n - j : W;
         const float *b = (const float *)g->b + (g->tb ? j * g->ldb + k0 : k0 * g->ldb + j);
-        bool turned = g->tb || (n != W && n != SKINNY_LANES);
-        if (turned) SK(skinny_pack)(g->tb, K, n, b, g->ldb, panel);
-        SK(skinny_column)(g, m, count, n, K, rows, 1, 0, true, turned ? panel : b, turned ? W : g->ldb, q == 0 ? (float)g->beta : 1, (float *)g->c + i * g->ldc + j);
+        SK(skinny_pack)(g->tb, K, n, b, g->ldb, panel);
+        SK(skinny_column)(g, m, count, n, K, rows, 1, 0, true, panel, W, q == 0 ? (float)g->beta : 1, (float *)g->c + i * g->ldc + j);
       }
     }
   }
 }
-#endif
 
 /* c, all of it: panels of columns outside, so that one is turned round once; blocks of k; rows in tiles of nearly equal height. rows_room: room for
 ** SC_SKINNY_ROOM numbers, for large products, or NULL; the bits are the same. */
 void SK(sc__skinny)(const sc_gemm *g, float *rows_room);
 void SK(sc__skinny)(const sc_gemm *g, float *rows_room) {
   enum { W = 2 * SKINNY_LANES };
-#if SKINNY_M > 6
   if (rows_room) { SK(skinny_blocked)(g, rows_room); return; }
-#else
-  (void)rows_room;
-#endif
   _Alignas(64) float panel[SKINNY_K * W];
   int64_t blocks = (g->k + SKINNY_K - 1) / SKINNY_K, rows = (g->m + SKINNY_M - 1) / SKINNY_M, as = g->ta ? 1 : g->lda, ak = g->ta ? g->lda : 1;
   for (int64_t j = 0; j < g->n; j += W) {
@@ -195,6 +217,8 @@ void SK(sc__skinny)(const sc_gemm *g, float *rows_room) {
     }
   }
 }
+#undef SK_PAIRS
+#undef SK_FOUR
 #undef SK_ROWS
 #undef SK
 #undef SK_CAT
