@@ -26,7 +26,8 @@ static inline void VM(store)(float *p, VF v) { *(VF *)p = v; }
 
 /* ---- what instruction sets differ in ----
 ** min, max: the second operand when either is NaN. pick: where a < b the first, else (and for NaN) the second.
-** round: the whole number n nearest to x k, and a handle by which `scale` multiplies with 2^n, subnormal results included. */
+** round: the whole number n nearest to x k, and a handle by which `scale` multiplies with 2^n, subnormal results included; power: 2^n, a
+** normal number. */
 #if VM_LANES == 16
 static inline VF VM(min)(VF a, VF b) { return (VF)_mm512_min_ps((__m512)a, (__m512)b); }
 static inline VF VM(max)(VF a, VF b) { return (VF)_mm512_max_ps((__m512)a, (__m512)b); }
@@ -35,6 +36,7 @@ static inline VF VM(pick)(VF a, VF b, VF yes, VF no) {
 }
 static inline VF VM(round)(VF x, float k, VF *n) { return *n = (VF)_mm512_roundscale_ps((__m512)(x * k), 8); }
 static inline VF VM(scale)(VF y, VF n) { return (VF)_mm512_scalef_ps((__m512)y, (__m512)n); }
+static inline VF VM(power)(VF n) { return VM(scale)(VM(all)(1.0f), n); }
 #else
 #if VM_LANES == 8
 static inline VF VM(min)(VF a, VF b) { return (VF)_mm256_min_ps((__m256)a, (__m256)b); }
@@ -53,6 +55,7 @@ static inline VF VM(scale)(VF y, VF t) {
   VI k = (VI)t << 22 & (int32_t)0xff800000;
   return y * (VF)(k + 0x3f800000) * (VF)(((VI)t << 23) - k + 0x3f800000);
 }
+static inline VF VM(power)(VF t) { return (VF)(((VI)t << 23) + 0x3f800000); }
 #endif
 
 static inline VF VM(abs)(VF x) { return (VF)((VI)x & INT32_MAX); }
@@ -66,12 +69,32 @@ static inline VF VM(exp_rest)(VF r) {
   return p * r + 4.999999404e-1f;
 }
 
-/* exp, within 1 ulp: x = n ln 2 + r. The bounds give 0 and infinity. */
-static inline VF VM(exp)(VF x) {
-  VF c = VM(min)(VM(all)(89.0f), VM(max)(VM(all)(-104.0f), x)), n, t = VM(round)(c, 1.44269504f, &n);
+/* e^c is 2^n times what this returns, for the bounded c; *t: the handle of n. */
+static inline VF VM(exp_part)(VF c, VF *t) {
+  VF n;
+  *t = VM(round)(c, 1.44269504f, &n);
   VF r = (c - n * 0.693359375f) - n * -2.12194440e-4f;
-  return VM(scale)((VM(exp_rest)(r) * r + 1.0f) * r + 1.0f, t);
+  return (VM(exp_rest)(r) * r + 1.0f) * r + 1.0f;
 }
+
+/* The bounds give 0 and infinity. */
+static inline VF VM(exp_any)(VF x) {
+  VF t, y = VM(exp_part)(VM(min)(VM(all)(89.0f), VM(max)(VM(all)(-104.0f), x)), &t);
+  return VM(scale)(y, t);
+}
+
+/* exp, within 1 ulp: x = n ln 2 + r. Where scaling takes many instructions, vectors whose results are all far from the ends do without: n is
+** added to the exponent, which gives the same bits. */
+#if VM_LANES == 8
+static __attribute__((noinline, cold)) VF VM(exp_far)(VF x) { return VM(exp_any)(x); }
+static inline VF VM(exp)(VF x) {
+  if (__builtin_expect(_mm256_movemask_ps(_mm256_cmp_ps((__m256)VM(abs)(x), (__m256)VM(all)(86.0f), _CMP_NLE_UQ)), 0)) return VM(exp_far)(x);
+  VF t, y = VM(exp_part)(x, &t);
+  return (VF)((VI)y + ((VI)t << 23));
+}
+#else
+static inline VF VM(exp)(VF x) { return VM(exp_any)(x); }
+#endif
 
 /* 1 / (1 + e^-x), within 2.5 ulp on both sides */
 static inline VF VM(sigmoid)(VF x) {
@@ -86,7 +109,7 @@ static inline VF VM(tanh)(VF x) {
   c = c + c;
   h = VM(round)(c, 1.44269504f, &n);
   VF r = c - n * 0.693147181f, p = VM(exp_rest)(r) * (r * r) + r;
-  VF power = VM(scale)(VM(all)(1.0f), h), t = p * power + (power - 1.0f);
+  VF power = VM(power)(h), t = p * power + (power - 1.0f);
   return VM(signed)(t / (t + 2.0f), x);
 }
 
