@@ -374,3 +374,27 @@ describe("an element", function()
     assert.is_true(sc.equal(a:narrow(3, 2, 100) - column, (a - column):narrow(3, 2, 100)))
   end)
 end)
+
+describe("an activation's gradient at NaN", function()
+  -- what PyTorch 1.13 gives: those with a flat part let it through, since NaN lies in none
+  local THROUGH = { relu = 1, relu6 = 1, hardtanh = 1, elu = 1, celu = 1, selu = 1.0507009873554805, leaky_relu = 0.01, threshold = 1 }
+  for name, want in pairs(THROUGH) do
+    it("is that of " .. name .. " where it is not flat", function()
+      local x = sc.tensor({ 0 / 0, 2.0 }, { dtype = "float64", requires_grad = true })
+      local y = name == "threshold" and sc.functional.threshold(x, 0, 5) or sc.functional[name](x)
+      assert.near(want, sc.grad(y:sum(), x)[1]:item(), 1e-12)
+    end)
+  end
+end)
+
+describe("the incomplete gamma functions of large arguments", function()
+  -- /usr/bin/python3 -c 'import torch; print(torch.igamma(torch.tensor([1e5, 1e8, 1e20, 1e30], dtype=torch.float64), …))', and their limits
+  it("are halves near their first argument, 0 and 1 away from it", function()
+    local a = sc.tensor({ 1e5, 1e8, 1e10, 1e20, 1e30, 1e20, 1e20, 100300.1 }, { dtype = "float64" })
+    local x = sc.tensor({ 1e5, 1e8, 1e10, 1e20, 1e30, 1e21, 1e19, 100000.0 }, { dtype = "float64" })
+    local lower, upper = sc.igamma(a, x), sc.igammac(a, x)
+    local want = { 0.50042052209450, 0.5000132980758291, 0.5000013298075828, 0.5, 0.5, 1, 0, 0.1716989848052596 }
+    for i, v in ipairs(want) do assert.near(v, lower[i]:item(), 1e-9) end
+    assert.is_true((lower + upper):allclose(sc.ones_like(a)))
+  end)
+end)

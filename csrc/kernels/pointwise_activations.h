@@ -1,12 +1,12 @@
 /* Rows of the pointwise table: activations. See pointwise_table.h. */
 
 SC_PW_ROW(relu, 1, SAME, SC_PW_NO_BOOL, FI, VEC, 0.3f, a > 0 ? a : (a != a ? a : 0), sa > 0 ? a : 0, "relu(x)", SC_OP_INPLACE, "max(x, 0); the gradient at 0 is 0.",
-          GRAD("where(gt(y, 0), dy, 0)"))
+          GRAD("where(le(y, 0), 0, dy)"))
 SC_PW_ROW(relu6, 1, SAME, SC_PW_NO_BOOL, FI, VEC, 0.3f, a < 0 ? 0 : a > 6 ? 6 : a, MI(min)(MI(max)(sa, 0), 6), "relu6(x)", SC_OP_INPLACE, "x limited to 0 … 6.",
-          GRAD("where(logical_and(gt(x, 0), lt(x, 6)), dy, 0)"))
+          GRAD("where(logical_or(le(x, 0), ge(x, 6)), 0, dy)"))
 SC_PW_ROW(hardtanh, 1, SAME, SC_PW_NO_BOOL, FI, VEC, 0.3f, M(clamp)(a, P(0), P(1)), MI(min)(MI(max)(sa, PS(0)), PS(1)),
           "hardtanh(x, min_val: number = -1, max_val: number = 1)", SC_OP_INPLACE, "x limited to min_val … max_val; no gradient passes at the bounds.",
-          GRAD("where(logical_and(gt(x, min_val), lt(x, max_val)), dy, 0)"))
+          GRAD("where(logical_or(le(x, min_val), ge(x, max_val)), 0, dy)"))
 SC_PW_ROW(threshold, 1, SAME, SC_PW_NO_BOOL, FI, VEC, 0.3f, a <= P(0) ? P(1) : a, sa <= PS(0) ? PI(1) : a, "threshold(x, threshold: number, value: number)", SC_OP_INPLACE,
           "x where it is above threshold, else value.", GRAD("where(le(x, threshold), 0, dy)"))
 SC_PW_ROW(leaky_relu, 1, SAME, 0, F, VEC, 0.3f, a > 0 ? a : a * P(0), 0, "leaky_relu(x, negative_slope: float = 0.01)", SC_OP_INPLACE, "x above 0, else negative_slope * x.",
@@ -14,12 +14,12 @@ SC_PW_ROW(leaky_relu, 1, SAME, 0, F, VEC, 0.3f, a > 0 ? a : a * P(0), 0, "leaky_
 SC_PW_ROW(prelu_kernel, 2, SAME, 0, F, VEC, 0.3f, a > 0 ? a : a * b, 0, "prelu_kernel(x, weight)", SC_OP_INTERNAL, "x above 0, else weight * x, broadcast.",
           GRAD("where(gt(x, 0), dy, dy * weight)", "where(gt(x, 0), 0, dy * x)"))
 SC_PW_ROW(elu, 1, SAME, 0, F, VEC, 0.6f, a > 0 ? a : P(0) * M(expm1)(a), 0, "elu(x, alpha: number = 1)", SC_OP_INPLACE, "x above 0, else alpha * (exp(x) - 1).",
-          GRAD("where(gt(x, 0), dy, dy * alpha * exp(clamp_max(x, 0)))"))
+          GRAD("where(le(x, 0), dy * alpha * exp(clamp_max(x, 0)), dy)"))
 SC_PW_ROW(celu, 1, SAME, 0, F, VEC, 0.6f, a > 0 ? a : P(0) * M(expm1)(a / P(0)), 0, "celu(x, alpha: number = 1)", SC_OP_INPLACE, "x above 0, else alpha * (exp(x / alpha) - 1).",
-          GRAD("where(gt(x, 0), dy, dy * exp(clamp_max(x, 0) / alpha))"), .compose = sc__celu_compose)
+          GRAD("where(le(x, 0), dy * exp(clamp_max(x, 0) / alpha), dy)"), .compose = sc__celu_compose)
 SC_PW_ROW(selu, 1, SAME, 0, F, VEC, 0.6f, a > 0 ? (T)1.0507009873554804934 * a : (T)1.7580993408473768600 * M(expm1)(a), 0, "selu(x)", SC_OP_INPLACE,
           "1.0507 * elu(x, 1.6733).\nSource: Klambauer et al. 2017, \"Self-Normalizing Neural Networks\".",
-          GRAD("where(gt(x, 0), dy * 1.0507009873554804934, dy * 1.7580993408473768600 * exp(clamp_max(x, 0)))"))
+          GRAD("where(le(x, 0), dy * 1.7580993408473768600 * exp(clamp_max(x, 0)), dy * 1.0507009873554804934)"))
 SC_PW_ROW(gelu, 1, SAME, 0, F, VECTOR32, 0.8f, M(gelu)(a), 0, "gelu(x, approximate: str = \"none\")", SC_OP_INPLACE,
           "x times the normal distribution's share below x; approximate = \"tanh\" takes tanh(sqrt(2 / pi) (x + 0.044715 x^3)) for it.\n"
           "Source: Hendrycks and Gimpel 2016, \"Gaussian Error Linear Units\".",

@@ -207,12 +207,23 @@ double sc__airy_ai(double x) {
 
 /* ---- incomplete gamma ---- */
 
+/* For large a: half of erfc and one term more of Temme's uniform expansion, whose next one is below 1e-11 from a = 1e5 on.
+** Source: Temme 1979, "The asymptotic expansion of the incomplete gamma functions". */
+static double gamma_part_large(double a, double x, bool upper) {
+  double m = (x - a) / a;
+  double d = fabs(m) < 1e-3 ? m * m * (0.5 - m * (1.0 / 3 - m * (0.25 - m * (0.2 - m / 6)))) : m - log1p(m);     /* eta^2 / 2 */
+  double eta = (m < 0 ? -1 : 1) * sqrt(2 * d), c = fabs(eta) < 1e-3 ? -1.0 / 3 + eta * (1.0 / 12 - eta * 2 / 135) : 1 / m - 1 / eta;
+  double rest = exp(-a * d) / sqrt(2 * PI * a) * c;
+  return upper ? 0.5 * erfc(eta * sqrt(a / 2)) + rest : 0.5 * erfc(-eta * sqrt(a / 2)) - rest;
+}
+
 /* The lower one by its series (x < a + 1) or 1 - the upper one by its continued fraction (Lentz's method). */
 static double gamma_part(double a, double x, bool upper) {
   if (!(x >= 0) || !(a >= 0)) return NAN;
   if (a == 0) return x > 0 ? (upper ? 0 : 1) : NAN;
   if (isinf(a)) return isinf(x) ? NAN : (upper ? 1 : 0);
   if (x == 0 || isinf(x)) return (x == 0) == upper ? 1 : 0;
+  if (a > 1e5) return gamma_part_large(a, x, upper);
   double front = exp(a * log(x) - x - sc__lgamma(a));
   if (x < a + 1) {
     double t = 1 / a, s = t;
