@@ -222,6 +222,14 @@ local RATES = {
     return S.OneCycleLR(o, { 0.5, 1.0 }, { epochs = 2, steps_per_epoch = 7, anneal_strategy = "linear", three_phase = true })
   end, 0.9 },
   ["SequentialLR"] = { function(o) return S.SequentialLR(o, { S.ConstantLR(o, 0.1, 3), S.ExponentialLR(o, 0.9) }, { 4 }) end },
+  ["CyclicLR"] = { function(o) return S.CyclicLR(o, 0.01, { 0.1, 0.5 }, { step_size_up = 3, step_size_down = 2 }) end, 0.9 },
+  ["CyclicLR triangular2"] = { function(o)
+    return S.CyclicLR(o, 0.01, 0.1, { step_size_up = 2, mode = "triangular2", cycle_momentum = false })
+  end },
+  ["CyclicLR exp_range"] = { function(o)
+    return S.CyclicLR(o, 0.01, 0.1, { step_size_up = 2, mode = "exp_range", gamma = 0.9, cycle_momentum = false })
+  end },
+  ["ChainedScheduler"] = { function(o) return S.ChainedScheduler { S.ConstantLR(o, 0.1, 3), S.ExponentialLR(o, 0.9) } end },
   ["ReduceLROnPlateau"] = { function(o) return S.ReduceLROnPlateau(o, "min", 0.5, 1, { cooldown = 1 }) end, 0,
     { 1, .9, .9, .9, .9, .8, .8, .8, .8, .8, .8, .7, .7 } },
 }

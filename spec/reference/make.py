@@ -216,6 +216,10 @@ def optimisers():
     schedule("OneCycleLR", lambda o: S.OneCycleLR(o, 0.5, total_steps=14), momentum=0.9)
     schedule("OneCycleLR three", lambda o: S.OneCycleLR(o, [0.5, 1.0], epochs=2, steps_per_epoch=7, anneal_strategy="linear", three_phase=True), momentum=0.9)
     schedule("SequentialLR", lambda o: S.SequentialLR(o, [S.ConstantLR(o, 0.1, 3), S.ExponentialLR(o, 0.9)], [4]))
+    schedule("CyclicLR", lambda o: S.CyclicLR(o, 0.01, [0.1, 0.5], step_size_up=3, step_size_down=2), momentum=0.9)
+    schedule("CyclicLR triangular2", lambda o: S.CyclicLR(o, 0.01, 0.1, step_size_up=2, mode="triangular2", cycle_momentum=False))
+    schedule("CyclicLR exp_range", lambda o: S.CyclicLR(o, 0.01, 0.1, step_size_up=2, mode="exp_range", gamma=0.9, cycle_momentum=False))
+    schedule("ChainedScheduler", lambda o: S.ChainedScheduler([S.ConstantLR(o, 0.1, 3), S.ExponentialLR(o, 0.9)]))
     schedule("ReduceLROnPlateau", lambda o: S.ReduceLROnPlateau(o, "min", 0.5, 1, cooldown=1), metrics=[1, .9, .9, .9, .9, .8, .8, .8, .8, .8, .8, .7, .7])
     with open(os.path.join(HERE, "optim.lua"), "w") as f:
         f.write("-- Written by make.py with PyTorch %s.\nreturn { steps = {\n%s\n}, rates = {\n%s\n} }\n" % (

@@ -296,6 +296,47 @@ function OneCycleLR:next(group, _, k)
   return between(phase[2], phase[3])
 end
 
+--- Up from base_lr to max_lr in step_size_up steps and down again in step_size_down, over and over; momentum moves the other way.
+--- mode: "triangular", "triangular2" (half the height each time) or "exp_range" (gamma ^ step of it). scale_fn: a height of one's own, of
+--- the number of the cycle, from 1, or, with scale_mode = "iterations", of the step.
+--- Source: Smith 2017, "Cyclical learning rates for training neural networks".
+local CyclicLR = class("CyclicLR", { "base_lr", "max_lr", { "step_size_up:int", 2000 }, "step_size_down:int?", { "mode:string", "triangular" },
+  { "gamma:number", 1 }, "scale_fn:function?", { "scale_mode:string", "cycle" }, { "cycle_momentum:boolean", true },
+  { "base_momentum", 0.8 }, { "max_momentum", 0.9 } })
+local HEIGHTS = { triangular = true, triangular2 = true, exp_range = true }
+function CyclicLR:begin(optimizer)
+  self.step_size_down = self.step_size_down or self.step_size_up
+  if self.step_size_up < 1 or self.step_size_down < 0 then
+    fault.raise("CyclicLR", "step_size_up, step_size_down: expected numbers of steps, got %d and %d", self.step_size_up, self.step_size_down)
+  end
+  if not self.scale_fn and not HEIGHTS[self.mode] then
+    fault.raise("CyclicLR", "mode: expected \"triangular\", \"triangular2\" or \"exp_range\", got %q", self.mode)
+  end
+  if self.scale_mode ~= "cycle" and self.scale_mode ~= "iterations" then
+    fault.raise("CyclicLR", "scale_mode: expected \"cycle\" or \"iterations\", got %q", self.scale_mode)
+  end
+  if self.cycle_momentum and not (optimizer.defaults.momentum or optimizer.defaults.betas) then
+    fault.raise("CyclicLR", "cycle_momentum needs an optimiser with momentum or betas")
+  end
+  self.base_lr, self.max_lr = per_group(self, self.base_lr, "base_lr"), per_group(self, self.max_lr, "max_lr")
+  self.base_momentum = per_group(self, self.base_momentum, "base_momentum")
+  self.max_momentum = per_group(self, self.max_momentum, "max_momentum")
+end
+function CyclicLR:next(group, _, k, i)
+  local total = self.step_size_up + self.step_size_down
+  local cycle, up = 1 + k // total, self.step_size_up / total
+  local x = k % total / total
+  local share = x <= up and x / up or (x - 1) / (up - 1)
+  if self.scale_fn then share = share * self.scale_fn(self.scale_mode == "cycle" and cycle or k)
+  elseif self.mode == "triangular2" then share = share / 2 ^ (cycle - 1)
+  elseif self.mode == "exp_range" then share = share * self.gamma ^ k end
+  if self.cycle_momentum then
+    local m = self.max_momentum[i] - (self.max_momentum[i] - self.base_momentum[i]) * share
+    if group.betas then group.betas = { m, group.betas[2] } else group.momentum = m end
+  end
+  return self.base_lr[i] + (self.max_lr[i] - self.base_lr[i]) * share
+end
+
 -- ---- schedules of schedules, and by a metric
 
 --- One schedule after the other; milestones: the epochs at which the next takes over.
@@ -332,6 +373,34 @@ function SequentialLR:step()
   self._last_lr = s:get_last_lr()
 end
 scheduler.SequentialLR = SequentialLR
+
+--- Several schedules at once: each step is one of each of them, so that their factors multiply.
+local ChainedScheduler = {}
+ChainedScheduler.__index, ChainedScheduler.__name = ChainedScheduler, "ChainedScheduler"
+setmetatable(ChainedScheduler, { __index = Base })
+local read_chained = fault.reader("ChainedScheduler", { "schedulers:table" })
+getmetatable(ChainedScheduler).__call = function(C, ...)
+  local name, self = "ChainedScheduler", setmetatable(read_chained(...), C)
+  local schedulers = self.schedulers
+  if #schedulers == 0 then fault.raise(name, "schedulers: the list is empty") end
+  for i, s in ipairs(schedulers) do
+    if type(s) ~= "table" or not is_optimizer(s.optimizer) then
+      fault.raise(name, "schedulers: number %d: expected a schedule, got %s", i, fault.describe(s))
+    end
+    self.optimizer = self.optimizer or s.optimizer
+    if s.optimizer ~= self.optimizer then fault.raise(name, "scheduler %d belongs to another optimiser", i) end
+  end
+  self.schedulers, self.last_epoch = table.move(schedulers, 1, #schedulers, 1, {}), schedulers[1].last_epoch
+  self._last_lr = schedulers[#schedulers]:get_last_lr()
+  return self
+end
+function ChainedScheduler:step()
+  for _, s in ipairs(self.schedulers) do s:step() end
+  self.last_epoch = self.last_epoch + 1
+  self._last_lr = {}
+  for i, group in ipairs(self.optimizer.param_groups) do self._last_lr[i] = group.lr end
+end
+scheduler.ChainedScheduler = ChainedScheduler
 
 --- Lowers the rate when a metric has not improved for `patience` steps. step(metric).
 local ReduceLROnPlateau = {}
