@@ -201,6 +201,7 @@ local HOSTILE = {
   { ".npy of structures", dict "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", "structured" },
   { ".npy of another dtype", dict "{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }", "<c8" },
   { ".npy with code", dict "{'descr': __import__('os'), 'fortran_order': False, 'shape': (1,), }", "descr" },
+  { ".npy with a number as shape", dict "{'descr': '<f4', 'fortran_order': False, 'shape': (1), }", "tuple" },
   { ".npy with a sum as shape", dict "{'descr': '<f4', 'fortran_order': False, 'shape': (1+0,), }", "shape" },
   { ".npy with another key", dict "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'x': 1}", "key" },
   { ".npy with a key twice", dict "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", "twice" },

@@ -67,7 +67,9 @@ local HOSTILE = {
   { "a key that is no text", gguf { keys = { key("a\255", U8, "\1") } }, "UTF-8" },
   { "a key twice", gguf { keys = { key("a", U8, "\1"), key("a", U8, "\2") } }, "occurs twice" },
   { "a type 77", gguf { keys = { key("a", 77, "\1\1\1\1\1\1\1\1") } }, "unknown type 77" },
-  { "arrays of arrays", gguf { keys = { key("a", ARRAY, string.pack("<I4I8", ARRAY, 1) .. ("\0"):rep(20)) } }, "arrays of arrays" },
+  { "arrays nested without end", gguf { keys = { key("a", ARRAY, string.pack("<I4I8", ARRAY, 1):rep(500)) } }, "nested" },
+  { "more arrays in an array than the file holds", gguf { keys = { key("a", ARRAY, string.pack("<I4I8", ARRAY, 1 << 60) .. ("\0"):rep(20)) } },
+    "an array of" },
   { "an array longer than the file", gguf { keys = { key("a", ARRAY, string.pack("<I4I8", U8, 1 << 60)) } }, "an array of" },
   { "a truth value of 2", gguf { keys = { key("a", BOOL, "\2") } }, "truth value" },
   { "an alignment of 0", gguf { keys = { key("general.alignment", U32, "\0\0\0\0") } }, "power of two" },
@@ -95,6 +97,7 @@ describe("GGUF", function()
     local bytes = gguf {
       keys = { key("general.name", STRING, str "tiny"), key("n", I16, string.pack("<i2", -3)), key("eps", F32, floats(0.5)), key("ok", BOOL, "\1"),
         key("tokens", ARRAY, string.pack("<I4I8", STRING, 2) .. str 'a"\n' .. str "b"), key("sizes", ARRAY, string.pack("<I4I8I8I8", U64, 2, 1, 1 << 63)),
+        key("pairs", ARRAY, string.pack("<I4I8I4I8", ARRAY, 2, STRING, 1) .. str "a" .. string.pack("<I4I8BB", U8, 2, 1, 2)),
         key("general.alignment", U32, "\64\0\0\0") },
       tensors = { { "w", { 3, 2 } }, { "h", { 2 }, 1, 64 }, { "i", { 1, 1, 1, 2 }, 27, 128 } }, align = 64,
       data = SIX .. ("\0"):rep(40) .. "\0\60\0\192" .. ("\0"):rep(60) .. string.pack("<i8i8", -5, 1 << 40),
@@ -106,6 +109,7 @@ describe("GGUF", function()
       assert.same({ 1, -2 }, t.h:totable())
       assert.same({ { { { -5 } } }, { { { 1 << 40 } } } }, t.i:totable())
       assert.same({ ["general.name"] = "tiny", n = "-3", eps = "0.5", ok = "true", tokens = '["a\\"\\u000a", "b"]', sizes = "[1, 9223372036854775808]",
+        pairs = '[["a"], [1, 2]]',
         ["general.alignment"] = "64" }, meta)
     end
   end)

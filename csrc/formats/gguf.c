@@ -89,7 +89,7 @@ static bool names_add(names *t, const char *text, size_t length) {
 /* ---- metadata ---- */
 
 enum { U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64, N_TYPES };
-static const uint8_t TYPE_BYTES[N_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 0, 8, 8, 8};   /* the least that a value takes */
+static const uint8_t TYPE_BYTES[N_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};   /* the least that a value takes */
 
 /* Text that grows. */
 typedef struct text { sc_context *ctx; char *s; size_t n, room; } text;
@@ -113,16 +113,22 @@ static sc_status put_quoted(text *t, const char *s, size_t n) {
   return put(t, "\"", 1);
 }
 
-static sc_status value(gguf *g, uint64_t type, bool quote, text *t) {
+#define MOST_NESTED 8                                  /* arrays inside of arrays */
+
+static sc_status array(gguf *g, int depth, text *t);
+
+/* depth: of the arrays that the value is in; at 0 a string is bare. */
+static sc_status value(gguf *g, uint64_t type, int depth, text *t) {
   char shown[40];
   const char *s;
   size_t n;
   uint64_t v = 0;
   if (type == STRING) {
     SC_TRY(string(g, "a string of the metadata", &s, &n));
-    if (quote) return put_quoted(t, s, n);
+    if (depth) return put_quoted(t, s, n);
     return memchr(s, 0, n) ? wrong(g, "a string of the metadata holds a zero byte") : put(t, s, n);
   }
+  if (type == ARRAY) return array(g, depth + 1, t);
   SC_TRY(number(g, TYPE_BYTES[type], "a value of the metadata", &v));
   int bits = TYPE_BYTES[type] * 8;
   if (type == BOOL) {
@@ -146,17 +152,17 @@ static sc_status value(gguf *g, uint64_t type, bool quote, text *t) {
   return put(t, shown, n);
 }
 
-static sc_status array(gguf *g, text *t) {
+static sc_status array(gguf *g, int depth, text *t) {
   uint64_t type = 0, n = 0;
   SC_TRY(number(g, 4, "the type of an array", &type));
   SC_TRY(number(g, 8, "the length of an array", &n));
-  if (type == ARRAY) return wrong(g, "arrays of arrays are not read");
+  if (depth > MOST_NESTED) return wrong(g, "arrays are nested more than %d deep", MOST_NESTED);
   if (type >= N_TYPES) return wrong(g, "an array of the unknown type %llu", (unsigned long long)type);
   if (n > left(g) / TYPE_BYTES[type]) return wrong(g, "an array of %llu values, the file has %zu bytes left", (unsigned long long)n, left(g));
   SC_TRY(put(t, "[", 1));
   for (uint64_t i = 0; i < n; i++) {
     if (i) SC_TRY(put(t, ", ", 2));
-    SC_TRY(value(g, type, true, t));
+    SC_TRY(value(g, type, depth, t));
   }
   return put(t, "]", 1);
 }
@@ -181,7 +187,7 @@ static sc_status pair(gguf *g, names *seen, text *t) {
     g->at = at;
   }
   t->n = 0;
-  SC_TRY(type == ARRAY ? array(g, t) : value(g, type, false, t));
+  SC_TRY(value(g, type, 0, t));
   return sc__archive_note(g->a, key, length, t->s ? t->s : "", (size_t)t->n);
 }
 

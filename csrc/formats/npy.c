@@ -72,10 +72,11 @@ static sc_status read_descr(npy *p) {
 }
 
 static sc_status read_shape(npy *p) {
+  bool comma = false;
   if (!take(p, '(')) return wrong(p, "shape is not a tuple");
   while (!take(p, ')')) {
     int64_t v = 0;
-    if (p->ndim && !take(p, ',')) return wrong(p, "shape is not a tuple of whole numbers");
+    if (p->ndim && !(comma = take(p, ','))) return wrong(p, "shape is not a tuple of whole numbers");
     if (p->ndim && take(p, ')')) break;
     blanks(p);
     const char *begin = p->at;
@@ -86,7 +87,7 @@ static sc_status read_shape(npy *p) {
     if (p->ndim == SC_MAX_DIMS) return wrong(p, "shape has more than 64 dimensions");
     p->dim[p->ndim++] = v;
   }
-  return SC_OK;
+  return p->ndim == 1 && !comma ? wrong(p, "shape is a number in parentheses, not a tuple: one size is written (3,)") : SC_OK;
 }
 
 static sc_status read_dictionary(npy *p) {
