@@ -127,6 +127,36 @@ describe("onnx files", function()
     assert.same({ 1 }, of(3, math.mininteger, math.maxinteger, 7))
   end)
 
+  it("have a loop that never runs collect nothing, of the sizes that its body names", function()
+    local body = bytes(1, node("Identity", { "c" }, { "c2" })) .. bytes(1, node("Add", { "v", "v" }, { "v2" }))
+      .. bytes(1, node("Cast", { "v2" }, { "s" }, attr_int("to", 6)))
+    for _, v in ipairs { value("i", 7, {}), value("c", 9, {}), value("v", 1, { 2 }) } do body = body .. bytes(11, v) end
+    for _, v in ipairs { value("c2", 9, {}), value("v2", 1, { 2 }), value("s", 6, { 2, "n" }) } do body = body .. bytes(12, v) end
+    local loop = load { inputs = { value("m", 7, {}), value("x", 1, { 2 }) }, outputs = { value("y", 1, { 2 }), value("s", 6, { "t", 2 }) },
+      nodes = { node("Loop", { "m", "", "x" }, { "y", "s" }, bytes(5, bytes(1, "body") .. bytes(6, body) .. int(20, 5))) } }
+    local out = loop { m = sc.tensor(0), x = sc.tensor { 1.0, 2.0 } }
+    assert.same({ 1, 2 }, out.y:totable())
+    assert.same({ 0, 2, 0 }, out.s.shape)
+    assert.equal("int32", out.s.dtype)
+    assert.same({ 4, 8 }, loop { m = sc.tensor(2), x = sc.tensor { 1.0, 2.0 } }.y:totable())
+  end)
+
+  it("take regions of an image that are constants", function()
+    local function floats(...) return bytes(9, string.pack("<" .. ("f"):rep(select("#", ...)), ...)) end
+    local run = load { inputs = { value("x", 1, { 1, 1, 2, 2 }) }, outputs = { value("y", 1, { 1, 1, 1, 1 }) }, opset = 10,
+      inits = { tensor("r", 1, { 1, 4 }, floats(0, 0, 1, 1)), tensor("b", 7, { 1 }, bytes(9, string.pack("<i8", 0))) },
+      nodes = { node("RoiAlign", { "x", "r", "b" }, { "y" }, attr_int("sampling_ratio", 1)) } }
+    assert.same({ { { { 2.5 } } } }, run { x = sc.tensor { { { { 1.0, 2.0 }, { 3.0, 4.0 } } } } }.y:totable())
+  end)
+
+  it("pick what floats of 32 bits pick when they are resized", function()
+    local six = tensor("s", 1, { 1 }, bytes(9, string.pack("<f", 0.6)))       -- 1.5 / 0.6 is 2.5 there, less in 64 bits
+    local mode = bytes(5, bytes(1, "nearest_mode") .. bytes(4, "floor") .. int(20, 3))
+    local run = load { inputs = { value("x", 1, { 4 }) }, outputs = { value("y", 1, { 2 }) }, inits = { six },
+      nodes = { node("Resize", { "x", "", "s" }, { "y" }, mode) } }
+    assert.same({ 0, 2 }, run { x = sc.tensor { 0.0, 1.0, 2.0, 3.0 } }.y:totable())
+  end)
+
   it("have a hardmax of nothing", function()
     local run = load { inputs = { value("x", 1, { "n", "m" }) }, outputs = { value("y", 1, { "n", "m" }) }, nodes = { node("Hardmax", { "x" }, { "y" }) } }
     assert.same({ 2, 0 }, run { x = sc.zeros(2, 0) }.y.shape)
@@ -159,6 +189,9 @@ describe("onnx files", function()
     refused(init(1, { -1 }, ""), "negative")
     refused(init(1, { 1 << 40 }, ""), "0 values")
     refused(init(99, { 1 }, ""), "element type 99")
+    local perm = bytes(5, bytes(1, "perm") .. int(8, 1) .. int(8, 0) .. int(20, 7))
+    local turned = load { inputs = { value("x", 1, { 3 }) }, outputs = { value("y", 1, { 3 }) }, nodes = { node("Transpose", { "x" }, { "y" }, perm) } }
+    assert.has_error(function() turned { x = sc.zeros(3) } end)
   end)
 
   it("may not nest without end", function()

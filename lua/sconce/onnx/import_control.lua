@@ -1,5 +1,6 @@
 --- ONNX nodes with subgraphs: If, Loop, Scan. Conditions and trip counts must be known; the bodies' nodes are carried out one by one.
 local sc = require "sconce"
+local core = require "sconce.core"
 
 local MOST_TURNS = 1000000 -- a loop without end is an error
 local MOST_UNROLLED = 256 -- turns that are recorded one by one; longer loops run directly
@@ -12,9 +13,15 @@ local function if_node(x, a, c)
   return table.unpack(c:body(branch))
 end
 
-local function stacked(c, list, dim)
-  if #list == 0 then return c:now(function() return sc.zeros({ 0 }) end) end
-  return c:apply(sc.stack, list, dim or 1)
+--- What a body that never ran would have put side by side: nothing, of the dtype and the sizes that the body says its output i has. Sizes
+--- that it leaves open count as 0.
+local function nothing(c, body, i, axis)
+  local kind = ((body.output or {})[i] or {}).type or {}
+  local of, shape = kind.tensor_type or {}, {}
+  for k, d in ipairs((of.shape or {}).dim or {}) do shape[k] = d.dim_value or 0 end
+  axis = axis < 0 and axis + #shape + 1 or axis
+  table.insert(shape, math.max(0, math.min(axis, #shape)) + 1, 0)
+  return c:now(function() return sc.zeros(shape, { dtype = core.onnx_dtype(of.elem_type or 1) or "float32" }) end)
 end
 
 local function loop(x, a, c)
@@ -34,7 +41,7 @@ local function loop(x, a, c)
     turn = turn + 1
     if turn >= MOST_TURNS then error(string.format("more than %d turns", MOST_TURNS), 0) end
   end
-  for i = 1, #scans do carried[n + i] = stacked(c, scans[i]) end
+  for i = 1, #scans do carried[n + i] = turn == 0 and nothing(c, a.body, n + 1 + i, 0) or c:apply(sc.stack, scans[i], 1) end
   return table.unpack(carried, 1, n + #scans)
 end
 
@@ -68,8 +75,8 @@ local function scan_over(x, a, c)
       for k = #outs[i], 1, -1 do turned[#turned + 1] = outs[i][k] end
       outs[i] = turned
     end
-    local first = outs[i][1]
-    states[n + i] = stacked(c, outs[i], first and dim_of((a.scan_output_axes or {})[i] or 0, first:dim() + 1))
+    local first, axis = outs[i][1], (a.scan_output_axes or {})[i] or 0
+    states[n + i] = first and c:apply(sc.stack, outs[i], dim_of(axis, first:dim() + 1)) or nothing(c, a.body, n + i, axis)
   end
   return table.unpack(states, 1, n + #outs)
 end
@@ -86,7 +93,7 @@ local function scan_batched(x, a, c)
       results[i][b] = out[i]
     end
   end
-  for i = 1, #results do results[i] = stacked(c, results[i]) end
+  for i = 1, #results do results[i] = c:apply(sc.stack, results[i], 1) end
   return table.unpack(results)
 end
 

@@ -50,7 +50,7 @@ local function one_region(X, box, a, half, mode)
 end
 
 local function roi_align(x, a, c)
-  local X, boxes, at = x[1], c:known(x[2]):double():totable(), c:ints(x[3])
+  local X, boxes, at = x[1], c:now(function() return c:known(x[2]):double():totable() end), c:ints(x[3])
   local half = (a.coordinate_transformation_mode or (c.opset >= 16 and "half_pixel" or "output_half_pixel")) == "half_pixel"
   local list = {}
   for i, box in ipairs(boxes) do list[i] = one_region(X:select(1, at[i] + 1), box, a, half, a.mode or "avg") end

@@ -3,16 +3,20 @@
 local sc = require "sconce"
 local core = require "sconce.core"
 
+--- i / scale as floats of 32 bits give it: a scale such as 0.6 is not exact in them, and the rounding brings 1.5 / 0.6 back to 2.5, on
+--- which it depends what is picked.
+local function quotient(i, scale) return (string.unpack("f", string.pack("f", i / scale))) end
+
 --- Where output place i lies in the input.
 local function place(mode, i, scale, n_in, n_out, length, roi)
-  if mode == "half_pixel" then return (i + 0.5) / scale - 0.5 end
-  if mode == "asymmetric" then return i / scale end
+  if mode == "half_pixel" then return quotient(i + 0.5, scale) - 0.5 end
+  if mode == "asymmetric" then return quotient(i, scale) end
   if mode == "align_corners" then return length == 1 and 0 or i * (n_in - 1) / (length - 1) end
-  if mode == "pytorch_half_pixel" then return length > 1 and (i + 0.5) / scale - 0.5 or 0 end
-  if mode == "tf_half_pixel_for_nn" then return (i + 0.5) / scale end
+  if mode == "pytorch_half_pixel" then return length > 1 and quotient(i + 0.5, scale) - 0.5 or 0 end
+  if mode == "tf_half_pixel_for_nn" then return quotient(i + 0.5, scale) end
   if mode == "half_pixel_symmetric" then
     local adjust = n_out / length
-    return n_in / 2 * (1 - adjust) + (i + 0.5) / scale - 0.5
+    return n_in / 2 * (1 - adjust) + quotient(i + 0.5, scale) - 0.5
   end
   if mode == "tf_crop_and_resize" then
     if n_out == 1 then return 0.5 * (roi[1] + roi[2]) * (n_in - 1) end

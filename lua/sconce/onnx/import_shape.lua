@@ -78,9 +78,9 @@ end
 
 local function transpose(x, a)
   local perm, rank = {}, x[1]:dim()
-  for i = 1, rank do perm[i] = a.perm and dim_of(a.perm[i] or rank, rank) or rank + 1 - i end
-  if rank < 2 then return x[1] end
-  return x[1]:permute(perm)
+  if a.perm and #a.perm ~= rank then error(string.format("perm has %d dimensions, the input has %d", #a.perm, rank), 0) end
+  for i = 1, rank do perm[i] = a.perm and dim_of(a.perm[i], rank) or rank + 1 - i end
+  return rank == 0 and x[1] or x[1]:permute(perm)
 end
 
 --- One dim from start in steps, ONNX's clamping.
