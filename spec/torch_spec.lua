@@ -28,6 +28,9 @@ local VALUES = {
   { "an adaptive pool keeps the sizes left out", function()
     return sc.tensor(F.adaptive_avg_pool2d(sc.ones(1, 1, 4, 6), { nil, 3 }).shape)
   end, { 1, 1, 4, 3 } },
+  { "digamma has its pole at 0, not beside it", function()
+    return sc.tensor({ -1e-30, 1e-30 }, { dtype = "float64" }):digamma() * 1e-30
+  end, { 1, -1 } },
   { "also the last ones", function() return sc.tensor((F.adaptive_max_pool2d(sc.ones(1, 1, 4, 6), { 2, nil })).shape) end, { 1, 1, 2, 6 } },
 }
 
@@ -38,6 +41,14 @@ local GRADIENTS = {
     -- q = x / 8 = 1/8, 1/4, 1/2 of {0, 10, 30}: the slope in q is 2 * 10 at the first two and q = x / 8; at an element lerp has none
     return sc.tensor({ 0.0, 10.0, 30.0 }, { dtype = "float64" }):quantile(x / 8)
   end, { 2.5, 2.5, 0 } },
+  { "hardswish is 0 up to -3 and x from 3", function(x) return F.hardswish(sc.cat { x * 3 - 6, x * 3 - 3 }) end, { 1.5, 4.5, 6 } },
+  { "a class just at the margin costs nothing and has no slope", function(x)
+    return F.multi_margin_loss(x * x:ne(2), sc.tensor(1)) + F.multilabel_margin_loss(x * x:ne(2), sc.tensor { 1, -1, -1 })
+  end, { -2 / 3, 0, 2 / 3 } },
+  { "a probability of 0 has the slope that others have", function(x)
+    local logits = sc.tensor({ { 0.0, math.log(3), -math.huge } }, { dtype = "float64" })
+    return F.cross_entropy(logits, ((x - 1) * sc.tensor({ 1, 0, 0 }, { dtype = "float64" })):reshape(1, 3))
+  end, { math.log(4), 0, 0 } },
   { "no reflections still have a history", function(x)
     return sc.linalg.householder_product(x:reshape(3, 1), sc.zeros({ 0 }, { dtype = "float64" }))
   end, { 0, 0, 0 } },

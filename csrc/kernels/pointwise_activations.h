@@ -45,7 +45,7 @@ SC_PW_ROW(tanhshrink, 1, FLOAT, SC_PW_NO_BOOL, F, VEC, 0.6f, a - M(tanh)(a), 0, 
 SC_PW_ROW(hardsigmoid, 1, SAME, 0, F, VEC, 0.3f, a < -3 ? 0 : a > 3 ? 1 : a / 6 + (T)0.5, 0, "hardsigmoid(x)", SC_OP_INPLACE, "x / 6 + 1/2 limited to 0 … 1.",
           GRAD("where(logical_and(gt(x, -3), lt(x, 3)), dy / 6, 0)"))
 SC_PW_ROW(hardswish, 1, SAME, 0, F, VEC, 0.3f, a * (a < -3 ? 0 : a > 3 ? 6 : a + 3) / 6, 0, "hardswish(x)", SC_OP_INPLACE, "x * (x + 3 limited to 0 … 6) / 6.",
-          GRAD("where(lt(x, -3), 0, where(le(x, 3), dy * (x / 3 + 0.5), dy))"))
+          GRAD("where(le(x, -3), 0, where(lt(x, 3), dy * (x / 3 + 0.5), dy))"))
 SC_PW_ROW(hardshrink, 1, SAME, 0, F, VEC, 0.3f, a >= -P(0) && a <= P(0) ? 0 : a, 0, "hardshrink(x, lambd: number = 0.5)", 0, "0 where |x| <= lambd, else x.",
           GRAD("where(logical_and(ge(x, -lambd), le(x, lambd)), 0, dy)"))
 SC_PW_ROW(softshrink, 1, SAME, 0, F, VEC, 0.3f, a > P(0) ? a - P(0) : a < -P(0) ? a + P(0) : 0, 0, "softshrink(x, lambd: number = 0.5)", 0,

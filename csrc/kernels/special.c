@@ -25,9 +25,9 @@ double sc__digamma(double x) {
   if (x == INFINITY) return x;
   double y = 0;
   if (x < 0) {                                       /* psi(1 - x) - pi / tan(pi x) */
-    double f = x - floor(x);
+    double f = remainder(x, 1);                      /* exact also just below 0, where x - floor(x) rounds to 1 */
     if (f == 0 || x == -INFINITY) return NAN;
-    y = -PI / tan(PI * (f > 0.5 ? f - 1 : f));
+    y = -PI / tan(PI * f);
     x = 1 - x;
   }
   for (; x < 12; x++) y -= 1 / x;

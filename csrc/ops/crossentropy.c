@@ -376,21 +376,23 @@ static sc_status nll_loss(sc_call *c) {
   return SC_OK;
 }
 
-/* Targets that are probabilities: -sum of w t' logp with t' = (1 - smoothing) t + smoothing / C; what has probability 0 costs nothing. */
+/* Targets that are probabilities: -sum of w t' logp with t' = (1 - smoothing) t + smoothing / C; a class ruled out by a logit of -inf costs
+** nothing where t' is 0. */
 static sc_status soft_targets(sc_call *c, reduction red) {
   sc_tensor *x = c->in[0], *t = c->in[1], *w = c->in[2];
   int64_t dim = x->ndim > 1 ? 1 : 0, C = x->dim[dim], shape[SC_MAX_DIMS], N = C ? x->numel / C : 0;
   double smoothing = c->attr[2].f;
   sc_ex e = {.ctx = c->ctx};
   sc_attr over[1] = {sc__int(dim)};
-  sc_tensor *logp = sc__ex(&e, "log_softmax", x, NULL, over, 1);
+  sc_tensor *logp = sc__ex(&e, "log_softmax", x, NULL, over, 1), *zero = NULL, *cost = NULL, *in[3];
   if (smoothing > 0) t = sc__exn(&e, "add", sc__exn(&e, "mul", t, 1 - smoothing), smoothing / (double)(C ? C : 1));
-  sc_tensor *terms = sc__ex2(&e, "mul", t, logp), *no = t ? sc__exn(&e, "eq", t, 0) : NULL, *zero = NULL, *in[3], *kept = NULL;
+  in[0] = sc__ex2(&e, "logical_and", sc__exn(&e, "eq", t, 0), sc__exn(&e, "eq", logp, -INFINITY));
   if (e.s == SC_OK) e.s = sc__tensor_scalar(c->ctx, false, 0, 0, &zero);
   if (e.s == SC_OK) e.own[e.n++] = zero;
-  in[0] = no; in[1] = zero; in[2] = terms;
-  if (e.s == SC_OK) e.s = sc__op(c->ctx, "where", in, 3, NULL, 0, &kept);
-  if (e.s == SC_OK) e.own[e.n++] = kept;
+  in[1] = zero; in[2] = logp;
+  if (e.s == SC_OK) e.s = sc__op(c->ctx, "where", in, 3, NULL, 0, &cost);
+  if (e.s == SC_OK) e.own[e.n++] = cost;
+  sc_tensor *kept = sc__ex2(&e, "mul", t, cost);
   if (w && kept) {
     for (int i = 0; i < x->ndim; i++) shape[i] = i == dim ? C : 1;
     kept = sc__ex2(&e, "mul", kept, sc__ex_shape(&e, "reshape", w, shape, x->ndim));

@@ -207,7 +207,7 @@ Example: sc.nn.functional.multi_margin_loss(sc.zeros(2, 3), sc.tensor{1, 3})]],
       fault.raise(name, "argument 5 (weight): expected shape {%d}, got {%s}", C, shape(weight))
     end
     local column = t2:unsqueeze(2)
-    local z = hinge(margin - x2:gather(2, column) + x2)
+    local z = F.relu(margin - x2:gather(2, column) + x2)
     if p == 2 then z = z * z end
     if weight then z = z * weight:index_select(1, t2):unsqueeze(2) end
     local own = sc.arange(1, C + 1):unsqueeze(1):eq(column)
@@ -230,7 +230,7 @@ Example: sc.nn.functional.multilabel_margin_loss(sc.zeros(3), sc.tensor{2, -1, 0
     local labels = sc.core.ops.within(sc.where(listed, t2, 1), 1, C, "argument 2 (target)")
     local is_label = sc.zeros(x2.shape, { dtype = "int64" }):scatter_add(2, labels, listed:to("int64")):gt(0)
     local own = x2:gather(2, labels)                             -- [N, C]: the score of each label
-    local z = hinge(1 - own:unsqueeze(3) + x2:unsqueeze(2))      -- [N, label, class]
+    local z = F.relu(1 - own:unsqueeze(3) + x2:unsqueeze(2))     -- [N, label, class]
     local count = listed:unsqueeze(3):logical_and(is_label:logical_not():unsqueeze(2))
     local y = sc.where(count, z, 0.0):sum { dim = { 2, 3 } } / C
     if alone then y = y:squeeze(1) end
