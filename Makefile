@@ -8,6 +8,9 @@ CFLAGS ?= -O2 -g
 WARN = -Wall -Wextra -Wno-psabi
 ALL_CFLAGS = -std=gnu11 $(CFLAGS) $(WARN) -fPIC -fvisibility=hidden -pthread $(EXTRA)
 LIBS = -lopenblas -lz -lm -lpthread
+# A program without shared libraries needs what OpenBLAS itself stands on (Fortran's library, for one).
+STATIC_LIBS ?= $(shell pkg-config --static --libs openblas 2>/dev/null || echo -lopenblas) \
+  $(if $(findstring /,$(shell $(CC) -print-file-name=libquadmath.a)),-lquadmath) -lz -lm -lpthread
 
 ENGINE = $(wildcard csrc/*.c csrc/base/*.c csrc/tensor/*.c csrc/kernels/*.c csrc/ops/*.c csrc/autodiff/*.c csrc/graph/*.c csrc/formats/*.c)
 BINDING = $(wildcard csrc/lua/*.c)
@@ -135,7 +138,7 @@ install: all
 	install -m 644 csrc/sconce.h csrc/sconce_lua.h $(DESTDIR)$(PREFIX)/include/
 	install -m 644 $(BUILD)/libsconce.a $(BUILD)/libsconce-lua.a $(DESTDIR)$(PREFIX)/lib/
 	install -m 755 $(BUILD)/libsconce.so $(DESTDIR)$(PREFIX)/lib/
-	printf 'prefix=%s\nlibdir=$${prefix}/lib\nName: sconce\nDescription: deep-learning runtime\nVersion: 0.1.0\nCflags: -I$${prefix}/include\nLibs: -L$${libdir} -lsconce\nLibs.private: $(LIBS)\n' '$(PREFIX)' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/sconce.pc
+	printf 'prefix=%s\nlibdir=$${prefix}/lib\nName: sconce\nDescription: deep-learning runtime\nVersion: 0.1.0\nCflags: -I$${prefix}/include\nLibs: -L$${libdir} -lsconce\nLibs.private: $(STATIC_LIBS)\n' '$(PREFIX)' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/sconce.pc
 	printf 'prefix=%s\nlibdir=$${prefix}/lib\nluadir=%s\nName: sconce-lua\nDescription: sconce in a host with Lua 5.4\nVersion: 0.1.0\nCflags: -I$${prefix}/include $(LUA_CFLAGS)\nLibs: -L$${libdir} -lsconce-lua $(LUA_LIBS) $(LIBS)\n' '$(PREFIX)' '$(LUADIR)' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/sconce-lua.pc
 	$(MAKE) -s rock-install LUADIR='$(DESTDIR)$(LUADIR)' LIBDIR='$(DESTDIR)$(LIBDIR)'
 

@@ -36,6 +36,14 @@ local MESSAGES = {
     (w * 2):sum():backward()
   end, "gradients are off here" },
   { function() local w = sc.ones({ 2 }, { requires_grad = true }) w:unsqueeze_(1) end, "unsqueeze_: a leaf that requires gradients keeps its shape" },
+  { function() sc.compile(function(x) return x:squeeze_() * 2 end)(sc.ones(1, 3)) end, "squeeze_: a tensor from outside a compiled function keeps its shape" },
+  { function()
+    local f = sc.compile(function(x) return x * 2 end)
+    f(sc.ones(2))
+    f.last:profile(true)
+    f(sc.ones(2))
+    f.last:profile { trace = "/nowhere/at/all.json" }
+  end, "profile: option trace: /nowhere/at/all.json: No such file or directory" },
   { function() local y = x:view("complex64") return y end, "view: argument 2 (size): expected sizes or a dtype" },
   { function() local y = sc.ones(3):view("float64") return y end, "whole numbers of float64" },
   { function() local y = x:view("bool") return y end, "view: bytes of float32 are no truth values" },

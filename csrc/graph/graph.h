@@ -201,6 +201,8 @@ void sc__plan_release(sc_plan *p);
 bool sc__plan_valid(const sc_plan *p);
 /* Whether t holds data and has the dtype and shape of the graph's input i. */
 sc_status sc__graph_takes(sc_graph *g, size_t i, const sc_tensor *t);
+/* Whether a symbolic tensor is an input or a captured value, rather than what a node makes. */
+static inline bool sc__graph_is_given(const sc_tensor *t) { return t->graph && t->graph->value[t->value].node < 0; }
 /* in: one per input; out: new, one per output. */
 sc_status sc__plan_run(sc_plan *p, sc_tensor *const *in, sc_tensor **out);
 /* A run in slices: start, advance until done, then finish; or cancel, before or after. Nothing that outlives the run changes before

@@ -1,6 +1,7 @@
 /* Tensors as userdata: making them from Lua's values and bytes, their properties, reading them back.
 **
 ** The box has one user value, for what belongs to the tensor on the script's side (see script.c). */
+#include "../graph/graph.h"
 #include "binding.h"
 
 #include <stdio.h>
@@ -562,11 +563,14 @@ static int operator_call(lua_State *L) {
   return sc__call_op(L, lua_touserdata(L, lua_upvalueindex(1)), op);
 }
 
-/* core.is_symbolic(t): a value of a graph being recorded, without data to look at */
+/* core.is_symbolic(t): whether it is a value of a graph being recorded, without data to look at; and whether the graph is given it, so that
+** somebody outside holds the real one */
 static int is_symbolic(lua_State *L) {
   sc_tensor *t = sc__test_tensor(L, sc__binding(L), 1);
-  lua_pushboolean(L, t && sc__is_symbolic(t));
-  return 1;
+  bool symbolic = t && sc__is_symbolic(t);
+  lua_pushboolean(L, symbolic);
+  lua_pushboolean(L, symbolic && sc__graph_is_given(t));
+  return 2;
 }
 
 static const luaL_Reg METHODS[] = {{"item", item}, {"totable", totable}, {"tolist", totable}, {"tostring_bytes", tostring_bytes}, {"size", size},

@@ -127,9 +127,15 @@ local function write_trace(profile, path)
       quoted(s.op or "?"), at / 1000, s.ns / 1000, quoted(s.line), quoted(s.module or ""), s.bytes)
     at = at + s.ns
   end
-  local file = assert(io.open(path, "w"))
-  file:write("[", table.concat(events, ",\n"), "]\n")
-  file:close()
+  if type(path) ~= "string" then fault.raise("profile", "option trace: expected a path, got %s", fault.describe(path)) end
+  local file, why = io.open(path, "w")
+  local ok = file
+  if file then ok, why = file:write("[", table.concat(events, ",\n"), "]\n") end
+  if file then
+    local closed, problem = file:close()
+    if ok and not closed then ok, why = nil, problem end
+  end
+  if not ok then fault.raise("profile", "option trace: %s", why) end
 end
 
 --- Runs a plan step by step: before(step), after(step) are told each step's number in `steps`.

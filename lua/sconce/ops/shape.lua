@@ -631,7 +631,8 @@ for name, signature in pairs { squeeze = "x, dim: dim?", unsqueeze = "x, dim: di
     if x.requires_grad and x.is_leaf then
       fault.raise(name .. "_", "a leaf that requires gradients keeps its shape; x:%s(…) makes a view of it", name)
     end
-    if core.is_tracing() and not core.is_symbolic(x) then
+    local symbolic, given = core.is_symbolic(x)
+    if core.is_tracing() and (given or not symbolic) then
       fault.raise(name .. "_", "a tensor from outside a compiled function keeps its shape; x:%s(…) makes a view of it", name)
     end
     return core.become(x, view(x, ...))
