@@ -36,9 +36,9 @@ local MESSAGES = {
     (w * 2):sum():backward()
   end, "gradients are off here" },
   { function() local w = sc.ones({ 2 }, { requires_grad = true }) w:unsqueeze_(1) end, "unsqueeze_: a leaf that requires gradients keeps its shape" },
-  { function() sc.compile(function(x) return x:squeeze_() * 2 end)(sc.ones(1, 3)) end, "squeeze_: a tensor from outside a compiled function keeps its shape" },
+  { function() sc.compile(function(v) return v:squeeze_() * 2 end)(sc.ones(1, 3)) end, "squeeze_: a tensor from outside a compiled function keeps its shape" },
   { function()
-    local f = sc.compile(function(x) return x * 2 end)
+    local f = sc.compile(function(v) return v * 2 end)
     f(sc.ones(2))
     f.last:profile(true)
     f(sc.ones(2))
