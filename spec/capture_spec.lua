@@ -273,6 +273,44 @@ describe("what a compiled function must not do", function()
   end)
 end)
 
+describe("an argument that is captured as well", function()
+  it("is one tensor when one of the two is written to, whatever was traced before", function()
+    for first = 1, 3 do
+      local s = sc.tensor { 1.0, 2.0, 3.0 }
+      local f = sc.compile(function(x)
+        s:add_(1.0)
+        x:mul_(2.0)
+        return x + 0
+      end)
+      local other = sc.tensor { 5.0, 5.0, 5.0 }
+      local calls = {
+        function() return f(other):totable(), { 10, 10, 10 } end,
+        function() return f(s):totable(), { 4, 6, 8 } end,
+        function() return f(s:narrow(1, 2, 2)):totable(), { 6, 8 } end,
+      }
+      local got, want = calls[first]()
+      assert.same(want, got)
+      s:copy_(sc.tensor { 1.0, 2.0, 3.0 })
+      other:fill_(5.0)
+      for i = 1, 3 do
+        got, want = calls[i]()
+        assert.same(want, got)
+        s:copy_(sc.tensor { 1.0, 2.0, 3.0 })
+        other:fill_(5.0)
+      end
+    end
+  end)
+
+  it("keeps its gradient", function()
+    local w = sc.tensor({ 2.0, 3.0 }, { requires_grad = true })
+    local n = sc.zeros(1)
+    local f = sc.compile(function(x, k) k:add_(1.0) return (x * w * (n + 1)):sum() end)
+    f(w, n):backward()
+    assert.same({ 8, 12 }, w.grad:totable())
+    assert.same({ 1 }, n:totable())
+  end)
+end)
+
 describe("compiled functions", function()
   it("call each other and themselves, and see what the inner one captures", function()
     local k = 2.0

@@ -205,6 +205,7 @@ sc_status sc__graph_takes(sc_graph *g, size_t i, const sc_tensor *t);
 static inline bool sc__graph_is_given(const sc_tensor *t) { return t->graph && t->graph->value[t->value].node < 0; }
 /* in: one per input; out: new, one per output. */
 sc_status sc__plan_run(sc_plan *p, sc_tensor *const *in, sc_tensor **out);
+bool sc__plan_clashes(const sc_plan *p, const sc_tensor *t);   /* an input may not be t: it shares memory with what was captured */
 /* A run in slices: start, advance until done, then finish; or cancel, before or after. Nothing that outlives the run changes before
 ** the last slice (unless it goes step by step: ns -1). A slice begins no step that took longer, last time, than what is left of its time, but always makes some way. */
 sc_status sc__plan_start(sc_plan *p, sc_tensor *const *in);

@@ -284,12 +284,16 @@ static sc_status run_steps(sc_plan *p) {
   return SC_OK;
 }
 
+bool sc__plan_clashes(const sc_plan *p, const sc_tensor *t) {
+  for (int k = 0; k < p->n_guards; k++) if (p->guard[k] == t->storage) return true;
+  return false;
+}
+
 static sc_status check_input(sc_plan *p, size_t i, const sc_tensor *t) {
   SC_TRY(sc__graph_takes(p->g, i, t));
-  for (int k = 0; k < p->n_guards; k++)
-    if (p->guard[k] == t->storage)
-      return sc__fail(p->ctx, SC_EINVAL, "graph: input %s shares memory with a tensor that was captured, and one of them is written to",
-                      p->g->value[p->g->input[i]].name);
+  if (sc__plan_clashes(p, t))
+    return sc__fail(p->ctx, SC_EINVAL, "graph: input %s shares memory with a tensor that was captured, and one of them is written to",
+                    p->g->value[p->g->input[i]].name);
   return SC_OK;
 }
 

@@ -103,6 +103,24 @@ static bool same_values(lua_State *L, sc_tensor *const *x) {
   return same;
 }
 
+static bool clashes(const way *w, sc_tensor *const *x) {
+  for (int i = 0; i < w->n_order; i++) if (sc__plan_clashes(w->plan->p, x[w->order[i] - 1])) return true;
+  return false;
+}
+
+/* core.clashes(plan, …): whether one of the arguments shares memory with what the plan captured, and one of them is written to. */
+static int any_clashes(lua_State *L) {
+  binding *b = sc__binding(L);
+  plan_box *box = sc__check_plan(L, 1);
+  bool any = false;
+  for (int i = 2, n = lua_gettop(L); i <= n && !any; i++) {
+    sc_tensor *t = sc__peek_tensor(L, b, i);
+    any = t && sc__plan_clashes(box->p, t);
+  }
+  lua_pushboolean(L, any);
+  return 1;
+}
+
 static void run_direct(lua_State *L, binding *b, const way *w, sc_tensor *const *x) {
   plan_box *box = w->plan;
   sc_tensor *few[32], **in = few, **out;
@@ -168,7 +186,7 @@ static int call(lua_State *L) {
       lua_rawgeti(L, refs, k * REFS + 4);
       lua_setfield(L, 1, "last");
     }
-    if (!w->direct) {
+    if (!w->direct || clashes(w, x)) {
       lua_rawgeti(L, refs, k * REFS + 4);
       return in_lua(L, 3, n_args, refs + 1);
     }
@@ -332,7 +350,7 @@ void sc__open_compiled(lua_State *L, binding *b) {
   lua_setfield(L, -2, "__gc");
   lua_pop(L, 1);
   const luaL_Reg FUNCTIONS[] = {{"dispatcher", dispatcher_new}, {"add_way", add_way}, {"indirect", set_indirect},
-                                {"compiled_call", compiled_call}, {"run_eagerly", run_eagerly}, {"poke", poke}, {"watch_sizes", watch_sizes},
+                                {"compiled_call", compiled_call}, {"run_eagerly", run_eagerly}, {"clashes", any_clashes}, {"poke", poke}, {"watch_sizes", watch_sizes},
                                 {"unyieldable", unyieldable}, {NULL, NULL}};
   luaL_setfuncs(L, FUNCTIONS, 0);
   sc__open_signature(L, b);

@@ -569,16 +569,23 @@ function Compiled:run_for(...)
   return entry
 end
 
+--- A call. An argument may be, or be a view of, a tensor that is captured: a graph takes them for different memory, so where one of them
+--- is written to the function itself does that call, line by line.
+local function call(self, entry, args)
+  if core.clashes(entry.plan, table.unpack(args, 1, args.n)) then return self.fn(table.unpack(args, 1, args.n)) end
+  return run(entry, args)
+end
+
 --- What the engine finds no way for.
 local function without_a_way(self, ...)
   if compile.config.run_eagerly or core.is_tracing() then return self.fn(...) end
   local args = table.pack(...)
   local entry = entry_for(self, args)
   self.last = entry
-  return run(entry, args)
+  return call(self, entry, args)
 end
 
-Compiled.__call = core.compiled_call(without_a_way, function(_, entry, ...) return run(entry, table.pack(...)) end)
+Compiled.__call = core.compiled_call(without_a_way, function(self, entry, ...) return call(self, entry, table.pack(...)) end)
 
 --- Why it was traced, each time, and what can be done about it.
 function Compiled:explain() return explain(self) end
