@@ -92,6 +92,7 @@ struct sc_context {
   void (*commit)(struct sc_call *call, bool done);         /* autodiff: after an in-place call that was remembered; !done: it failed */
   sc_status (*trace)(struct sc_call *call);                /* graph: appends a call as a node */
   void (*retract)(struct sc_call *call);                   /* graph: takes that node back, nothing having come after it */
+  bool (*same_value)(const struct sc_tensor *a, const struct sc_tensor *b);   /* graph: whether two symbolic tensors are, or view, one value */
   /* autodiff: gradients of y, weighted by dy, at x alone (nothing behind x is walked), that can be differentiated again; dx[i]: new or NULL */
   sc_status (*gradients)(struct sc_context *ctx, struct sc_tensor **y, struct sc_tensor **dy, int n_y, struct sc_tensor **x, int n_x, struct sc_tensor **dx);
   void (*forget)(struct sc_tensor *t);                     /* autodiff: drops t's gradient data */

@@ -382,11 +382,16 @@ void sc__part_drop(sc_graph *g) {
   }
 }
 
+static bool same_value(const sc_tensor *a, const sc_tensor *b) {
+  return a->graph && a->graph == b->graph && a->graph->value[a->value].root == b->graph->value[b->value].root;
+}
+
 static void untrace(sc_tensor *t) { sc_graph_release(t->graph); }
 static void retrace(sc_tensor *t) { sc__graph_retain(t->graph); }
 
 sc_status sc__graph_attach(sc_context *ctx) {
   ctx->trace = trace;
+  ctx->same_value = same_value;
   ctx->retract = retract;
   ctx->untrace = untrace;
   ctx->retrace = retrace;

@@ -263,7 +263,7 @@ static sc_status put_in(binding *b, const key *k, sc_tensor *value) {
   sc_context *ctx = b->ctx;
   sc_tensor *view = NULL, *v = NULL, *done = NULL, *apart = NULL;
   sc_status s = k->plain ? (view = sc_tensor_retain(k->x), SC_OK) : view_of(b, k, &view);
-  if (s == SC_OK && sc__tensor_may_overlap(view, value) && !(value->data == view->data && k->n_at == 0)) {
+  if (s == SC_OK && sc__tensors_meet(view, value) && !(value->data == view->data && k->n_at == 0)) {
     s = sc__op1(ctx, "clone", value, &apart);          /* x[{{2, 5}}] = x[{{1, 4}}] */
     value = apart;
   }

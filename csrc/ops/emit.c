@@ -28,6 +28,14 @@ static sc_status make_outputs(sc_call *c) {
   return SC_OK;
 }
 
+/* Views of captured tensors keep the address of what they are cut from, views of a graph's own values count from 0: where one of two holds data,
+** addresses decide. */
+bool sc__tensors_meet(const sc_tensor *a, const sc_tensor *b) {
+  if (a->storage && b->storage) return sc__tensor_may_overlap(a, b);
+  if (!a->storage && !b->storage && !a->ctx->same_value(a, b)) return false;
+  return sc__tensor_ranges_meet(a, b);
+}
+
 /* The checks of an in-place call that every op shares. */
 static sc_status check_inplace(sc_call *c, bool wants_grad) {
   sc_tensor *x = c->in[0];
@@ -38,11 +46,10 @@ static sc_status check_inplace(sc_call *c, bool wants_grad) {
                         sc__shape_text(x->ndim, x->dim, got, sizeof got));
   if (sc__category(m->dtype) > sc__category((sc_dtype)x->dtype))
     return sc__bad_call(c, "a result of %s cannot be written into a tensor of %s", sc_dtype_name(m->dtype), sc_dtype_name((sc_dtype)x->dtype));
-  if (sc__is_symbolic(x)) return c->ctx->may_write(c, wants_grad);
   if (sc__tensor_self_overlap(x))
     return sc__bad_call(c, "the tensor written to overlaps itself (an expanded view?); clone it first");
   for (int i = 1; i < c->n_in; i++)
-    if (c->in[i] && c->in[i]->storage == x->storage && sc__tensor_may_overlap(x, c->in[i]) &&
+    if (c->in[i] && sc__tensors_meet(x, c->in[i]) &&
         !(c->in[i]->data == x->data && c->in[i]->ndim == x->ndim && memcmp(c->in[i]->dim, x->dim, (size_t)x->ndim * 16) == 0))
       return sc__bad_call(c, "argument %d overlaps the tensor written to; clone it first", i + 1);
   return c->ctx->may_write(c, wants_grad);

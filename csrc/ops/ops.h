@@ -211,6 +211,9 @@ sc_dtype sc__result_dtype(sc_tensor **in, int n);
 /* Broadcast of all inputs from `from` on into meta[0]; dtype untouched. */
 sc_status sc__broadcast_inputs(sc_call *c, int from);
 
+/* Whether two tensors, symbolic ones too, may have an element in common. */
+bool sc__tensors_meet(const sc_tensor *a, const sc_tensor *b);
+
 /* ---- what calls cost (cost.c) ---- */
 void sc__cost_product(const sc_call *c, sc_cost *out);
 void sc__cost_linear(const sc_call *c, sc_cost *out);

@@ -307,12 +307,50 @@ static void extent(const sc_tensor *t, const char **lo, const char **hi) {
   *hi = t->data + (b + 1) * z;
 }
 
-bool sc__tensor_may_overlap(const sc_tensor *a, const sc_tensor *b) {
-  if (!a->storage || a->storage != b->storage || !a->numel || !b->numel) return false;
+/* Dims of more than one, by falling stride, of two tensors with the same strides: of a and of b each the number of steps. */
+typedef struct lattice { int n; int64_t stride[SC_MAX_DIMS], a[SC_MAX_DIMS], b[SC_MAX_DIMS]; } lattice;
+
+static bool same_lattice(const sc_tensor *a, const sc_tensor *b, lattice *l) {
+  if (a->ndim != b->ndim || a->dtype != b->dtype) return false;
+  l->n = 0;
+  for (int i = 0; i < a->ndim; i++) {
+    if (a->dim[i] == 1 && b->dim[i] == 1) continue;
+    if (sc__stride(a)[i] != sc__stride(b)[i] || sc__stride(a)[i] <= 0) return false;
+    int at = l->n++;
+    for (; at > 0 && l->stride[at - 1] < sc__stride(a)[i]; at--) { l->stride[at] = l->stride[at - 1]; l->a[at] = l->a[at - 1]; l->b[at] = l->b[at - 1]; }
+    l->stride[at] = sc__stride(a)[i];
+    l->a[at] = a->dim[i] - 1;
+    l->b[at] = b->dim[i] - 1;
+  }
+  return true;
+}
+
+/* Whether a step of the dims from `at` on leads over `way` elements: b's indices minus a's. What the inner dims can make up leaves one or two
+** candidates a dim where the layout is nested; where it is not, everything is thought possible. */
+static bool reaches(const lattice *l, int at, int64_t way) {
+  if (at == l->n) return way == 0;
+  int64_t up = 0, down = 0, s = l->stride[at];
+  for (int i = at + 1; i < l->n; i++) { up += l->stride[i] * l->a[i]; down += l->stride[i] * l->b[i]; }
+  if (up + down >= 2 * s) return true;
+  int64_t from = (way - up) / s - 1, to = (way + down) / s + 1;
+  for (int64_t k = from < -l->b[at] ? -l->b[at] : from; k <= to && k <= l->a[at]; k++)
+    if (way - k * s <= up && k * s - way <= down && reaches(l, at + 1, way - k * s)) return true;
+  return false;
+}
+
+bool sc__tensor_ranges_meet(const sc_tensor *a, const sc_tensor *b) {
   const char *al, *ah, *bl, *bh;
+  lattice l;
+  if (!a->numel || !b->numel) return false;
   extent(a, &al, &ah);
   extent(b, &bl, &bh);
-  return al < bh && bl < ah;
+  if (al >= bh || bl >= ah) return false;
+  int64_t z = (int64_t)sc_dtype_size((sc_dtype)a->dtype), way = (int64_t)((uintptr_t)b->data - (uintptr_t)a->data);
+  return way % z != 0 || !same_lattice(a, b, &l) || reaches(&l, 0, way / z);
+}
+
+bool sc__tensor_may_overlap(const sc_tensor *a, const sc_tensor *b) {
+  return a->storage && a->storage == b->storage && sc__tensor_ranges_meet(a, b);
 }
 
 bool sc__tensor_self_overlap(const sc_tensor *t) {

@@ -93,7 +93,9 @@ typedef struct sc_transpose {
   int64_t dim[SC_MAX_DIMS], ds[SC_MAX_DIMS], ss[SC_MAX_DIMS];
 } sc_transpose;
 void sc__transpose(sc_context *ctx, const sc_transpose *t, size_t element);
-bool sc__tensor_may_overlap(const sc_tensor *a, const sc_tensor *b);  /* share storage and their byte ranges meet */
+bool sc__tensor_may_overlap(const sc_tensor *a, const sc_tensor *b);  /* share storage, and may have an element in common */
+/* The same of two that are known to lie in one memory: exact for views with the same strides, such as every other row and the rows between. */
+bool sc__tensor_ranges_meet(const sc_tensor *a, const sc_tensor *b);
 bool sc__tensor_self_overlap(const sc_tensor *t);                     /* two indices may name one element */
 void sc__bump_version(sc_tensor *t);
 
