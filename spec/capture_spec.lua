@@ -277,10 +277,10 @@ describe("an argument that is captured as well", function()
   it("is one tensor when one of the two is written to, whatever was traced before", function()
     for first = 1, 3 do
       local s = sc.tensor { 1.0, 2.0, 3.0 }
-      local f = sc.compile(function(x)
+      local f = sc.compile(function(a)
         s:add_(1.0)
-        x:mul_(2.0)
-        return x + 0
+        a:mul_(2.0)
+        return a + 0
       end)
       local other = sc.tensor { 5.0, 5.0, 5.0 }
       local calls = {
@@ -304,10 +304,68 @@ describe("an argument that is captured as well", function()
   it("keeps its gradient", function()
     local w = sc.tensor({ 2.0, 3.0 }, { requires_grad = true })
     local n = sc.zeros(1)
-    local f = sc.compile(function(x, k) k:add_(1.0) return (x * w * (n + 1)):sum() end)
+    local f = sc.compile(function(a, k)
+      k:add_(1.0)
+      return (a * w * (n + 1)):sum()
+    end)
     f(w, n):backward()
     assert.same({ 8, 12 }, w.grad:totable())
     assert.same({ 1 }, n:totable())
+  end)
+end)
+
+-- name, the function; each call makes its tensors anew
+local MADE = {
+  { "written to", function(a)
+    local sum = sc.tensor { 0.0, 0.0 }
+    for _ = 1, 3 do sum:add_(a) end
+    return sum * 2
+  end },
+  { "written to and returned", function(a)
+    local sum = sc.tensor { 0.0, 0.0 }
+    sum:add_(a)
+    return sum
+  end },
+  { "returned", function(a) return sc.tensor { 1.5, 2.5 }, a end },
+  { "returned as a view", function(a) return sc.tensor({ 1.5, 2.5 }):view(2, 1), a end },
+  { "written to through views", function(a)
+    local m = sc.tensor { { 1.0, 2.0 }, { 3.0, 4.0 } }
+    m[1]:add_(a)
+    m:t()[2]:zero_()
+    return m:sum(1)
+  end },
+  { "beside constants that are only read", function(a)
+    local sum, at = sc.tensor { 0.0, 0.0 }, sc.tensor { 2, 1 }
+    sum:index_add_(1, at, a * sc.tensor { 1.0, 2.0 })
+    return sum
+  end },
+  { "of bytes", function(a)
+    local v = sc.from_string(string.pack("<ff", 1, 2), { 2 }, "float32")
+    v:mul_(a + 1)
+    return v
+  end },
+}
+
+describe("a tensor that the function makes of a table is another at each call:", function()
+  for _, row in ipairs(MADE) do
+    it(row[1], function()
+      local f = sc.compile(row[2])
+      for _ = 1, 3 do
+        local want, got = row[2](sc.ones(2)), f(sc.ones(2))
+        assert.same(want:totable(), got:totable())
+        got:fill_(9.0)
+      end
+    end)
+  end
+
+  it("a copy of a captured one", function()
+    local w = sc.tensor { 1.0, 2.0 }
+    local f = sc.compile(function(a) return a + sc.tensor(w), sc.tensor(a, { dtype = "int64" }) end)
+    assert.same({ 1, 2 }, f(sc.zeros(2)):totable())
+    w:add_(10.0)
+    local y, k = f(sc.zeros(2))
+    assert.same({ 11, 12 }, y:totable())
+    assert.equal("int64", k.dtype)
   end)
 end)
 

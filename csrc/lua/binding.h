@@ -42,6 +42,7 @@ typedef struct binding {
   uint32_t sizes_read;             /* which of them were, a bit each */
   sc_location sizes_where;
   bool run_eagerly;                /* compiled functions call theirs */
+  uint32_t constants, constants_before;      /* tensors made of tables in traces, ever and before the one going on */
   int depth;                       /* functions of the script running inside C */
   int64_t hook_ids;                /* of boxes */
   int fresh;                       /* boxes made since the op began */

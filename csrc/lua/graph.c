@@ -368,6 +368,25 @@ static int trace(lua_State *L) {
   return status == LUA_OK ? 2 : lua_error(L);
 }
 
+static void note_made(lua_State *L, const binding *b, const sc_graph *g, int32_t v) {
+  const sc_value *root = &g->value[g->value[v].root];
+  if (root->kind != SC_VALUE_CAPTURE || !root->captured->storage || root->captured->storage->made <= b->constants_before) return;
+  lua_pushboolean(L, true);
+  lua_rawseti(L, -2, root->captured->storage->made - b->constants_before);
+}
+
+/* g:loose() -> { number = true } of the tensors made of tables in this trace that are written to or are results */
+static int graph_loose(lua_State *L) {
+  binding *b = sc__binding(L);
+  const sc_graph *g = sc__check_graph(L, 1);
+  lua_newtable(L);
+  for (size_t m = 0; m < g->n_nodes; m++)
+    for (int i = 0; i < g->node[m].n_in; i++)
+      if (g->node[m].in[i] >= 0 && sc__node_writes(&g->node[m], i)) note_made(L, b, g, g->node[m].in[i]);
+  for (size_t i = 0; i < g->n_outputs; i++) note_made(L, b, g, g->output[i].value);
+  return 1;
+}
+
 /* g:mark() -> a place in the recording, for g:split and g:cut */
 static int graph_mark(lua_State *L) {
   sc_graph *g = sc__check_graph(L, 1);
@@ -747,7 +766,7 @@ static int graph_size(lua_State *L);
 static const luaL_Reg GRAPH_METHODS[] = {{"size", graph_size}, {"input_dtype", graph_input_dtype}, {"input_shape", graph_input_shape}, {"input", graph_input}, {"output", graph_output}, {"run", graph_run}, {"names", graph_names},
   {"nodes", graph_nodes}, {"captures", graph_captures}, {"trace", trace}, {"trace_begin", trace_begin}, {"trace_end", trace_end}, {"plan", graph_plan},
   {"instantiate", graph_instantiate}, {"rewritten", graph_rewritten}, {"check", graph_check}, {"whole", graph_whole}, {"fetching", graph_fetching}, {"hide", graph_hide}, {"seal", graph_seal},
-  {"mark", graph_mark}, {"split", graph_split}, {"cut", graph_cut}, {NULL, NULL}};
+  {"loose", graph_loose}, {"mark", graph_mark}, {"split", graph_split}, {"cut", graph_cut}, {NULL, NULL}};
 static int graph_size(lua_State *L) { lua_pushinteger(L, (lua_Integer)sc__check_graph(L, 1)->n_nodes); return 1; }
 static int plan_valid(lua_State *L) { lua_pushboolean(L, sc__plan_valid(((plan_box *)luaL_checkudata(L, 1, PLAN))->p)); return 1; }
 

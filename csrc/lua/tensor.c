@@ -167,6 +167,36 @@ static void store(filling *f, int at, int depth) {
   }
 }
 
+/* ---- made of tables and strings ----
+** To a trace such a tensor is a constant, though line by line each call makes another. It matters where it is written to or returned: the
+** trace is done once more then, and the tensors in question are clones that the graph makes. */
+static const char CLONED = 0;                            /* its address is a key of the registry: { number = true } */
+
+/* core.cloned(numbers or nil): those of the trace that begins now. */
+static int set_cloned(lua_State *L) {
+  binding *b = sc__binding(L);
+  b->constants_before = b->constants;
+  lua_settop(L, 1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &CLONED);
+  return 0;
+}
+
+static int push_made(lua_State *L, binding *b, sc_tensor *t) {
+  sc__push_tensor(L, b, t);
+  if (!b->ctx->tracing) return 1;
+  int at = lua_gettop(L);
+  t->storage->made = ++b->constants;
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &CLONED);
+  bool clone = lua_istable(L, -1) && lua_rawgeti(L, -1, b->constants - b->constants_before) == LUA_TBOOLEAN;
+  if (clone) {
+    sc__check(L, b, sc__op(b->ctx, "clone", &t, 1, NULL, 0, &t));
+    sc__push_tensor(L, b, t);
+  } else {
+    lua_settop(L, at);
+  }
+  return 1;
+}
+
 /* core.tensor(value, dtype or nil) */
 static int tensor_new(lua_State *L) {
   binding *b = sc__binding(L);
@@ -177,10 +207,10 @@ static int tensor_new(lua_State *L) {
   sc_tensor *src = sc__test_tensor(L, b, 1), *t;
   if (src) {                                            /* a copy without a history */
     sc_dtype d = has ? named : (sc_dtype)src->dtype;
-    if (!src->storage) return sc__raise_text(L, b, "tensor: a symbolic tensor cannot be copied");
-    sc__check(L, b, sc_tensor_new(b->ctx, d, src->ndim, src->dim, &t));
-    sc_status s = sc__tensor_copy(t, src);
-    if (s != SC_OK) sc_tensor_release(t);
+    sc_tensor *cut;
+    sc__check(L, b, sc__op(b->ctx, "detach", &src, 1, NULL, 0, &cut));
+    sc_status s = sc__op(b->ctx, "to", &cut, 1, (sc_attr[]){sc__dtype(d), sc__bool(true)}, 2, &t);
+    sc_tensor_release(cut);
     sc__check(L, b, s);
     sc__push_tensor(L, b, t);
     return 1;
@@ -193,8 +223,7 @@ static int tensor_new(lua_State *L) {
   sc__check(L, b, sc_tensor_new(b->ctx, f.dtype, f.ndim, f.dim, &t));
   f.at = t->data;
   store(&f, 1, 0);
-  sc__push_tensor(L, b, t);
-  return 1;
+  return push_made(L, b, t);
 }
 
 /* core.from_string(bytes, shape, dtype) */
@@ -222,8 +251,7 @@ static int from_string(lua_State *L) {
     return sc__raise_text(L, b, "from_string: the shape needs %lld bytes, the string has %zu", (long long)numel * (long long)sc_dtype_size(d), length);
   sc_tensor *t;
   sc__check(L, b, sc_tensor_from_memory(b->ctx, d, (int)n, dim, bytes, &t));
-  sc__push_tensor(L, b, t);
-  return 1;
+  return push_made(L, b, t);
 }
 
 /* ---- to Lua ---- */
@@ -575,7 +603,7 @@ static int is_symbolic(lua_State *L) {
 
 static const luaL_Reg METHODS[] = {{"item", item}, {"totable", totable}, {"tolist", totable}, {"tostring_bytes", tostring_bytes}, {"size", size},
   {"stride", stride}, {"dim", dim}, {"numel", numel}, {"is_contiguous", is_contiguous}, {"free", free_tensor}, {NULL, NULL}};
-static const luaL_Reg FUNCTIONS[] = {{"tensor", tensor_new}, {"from_string", from_string}, {"set_data", set_data}, {"become", become}, {"is_symbolic", is_symbolic}, {NULL, NULL}};
+static const luaL_Reg FUNCTIONS[] = {{"tensor", tensor_new}, {"from_string", from_string}, {"cloned", set_cloned}, {"set_data", set_data}, {"become", become}, {"is_symbolic", is_symbolic}, {NULL, NULL}};
 
 static int is_tensor(lua_State *L) {
   binding *b = sc__binding(L);

@@ -9,6 +9,7 @@
 typedef struct sc_storage {
   atomic_int refs;
   uint32_t version;
+  uint32_t made;                /* which of the tensors that a script has made of tables while it was traced; 0: none of them */
   sc_context *ctx;
   void *data;
   size_t bytes;                 /* of data */

@@ -222,7 +222,8 @@ end
 
 --- Records the function on stand-ins for args. Whatever happens, recording is off afterwards and gradients are as they were.
 --- Returns the graph and what the results are made of; or nil, the error, and with `names` which of those sizes the script has read, where.
-local function record(self, args, names, most)
+--- cloned: numbers of the tensors that the function makes of tables and that the graph makes anew for each run.
+local function record(self, args, names, most, cloned)
   local graph = core.graph()
   local made = { core = graph, read = {} }
   local fits, symbols, order, spans = pcall(stand_ins, graph, args, names)
@@ -241,6 +242,7 @@ local function record(self, args, names, most)
   local _ <close> = graph:trace_begin(most)
   current = mine
   core.watch_sizes(names ~= nil)
+  core.cloned(cloned)
   local results
   local ok, err = core.unyieldable(function() results = table.pack(self.fn(table.unpack(symbols, 1, symbols.n))) end, made.read)
   made.by_value = next(mine.by_value) and mine.by_value
@@ -258,7 +260,7 @@ local function record(self, args, names, most)
     end
     return nil, err
   end
-  made.order, made.spans = order, spans
+  made.order, made.spans, made.cloned = order, spans, cloned
   return made
 end
 
@@ -273,7 +275,7 @@ local function check_changes(self, args, made, changes, names)
         .. "write into one that is there already (%s:copy_(value))", c.upvalue and "upvalue" or "field", c.path, c.path)
     end
   end
-  local again, err = record(self, args, names)
+  local again, err = record(self, args, names, nil, made.cloned)
   local same = again and core.same_graph(made.core, again.core)
   if not same then capture.undo(changes) else capture.redo(changes) end
   if not again then error(err, 0) end
@@ -299,6 +301,12 @@ local function trace(self, args, names, most)
   local before = capture.walk(self.fn, false)
   local made, err, read, where = record(self, args, names, most)
   local changes = before:changes()
+  local loose = made and made.core:loose()
+  if loose and next(loose) then
+    capture.undo(changes)
+    made, err, read, where = record(self, args, names, most, loose)
+    changes = before:changes()
+  end
   if not made then
     capture.undo(changes)
     if names then return nil, err, read, where end
