@@ -369,6 +369,78 @@ describe("a tensor that the function makes of a table is another at each call:",
   end)
 end)
 
+describe("the gradient that a parameter has from before", function()
+  local function leaf() return sc.tensor({ 1.0 }, { requires_grad = true }) end
+  --- What each call gives, line by line and compiled.
+  local function alike(make)
+    local want, got = make(function(f) return f end), make(function(f) return sc.compile(f, { keep_grads = true }) end)
+    assert.same(want, got)
+  end
+
+  it("is the one of the call where it is read", function()
+    alike(function(compile)
+      local p, out = leaf(), {}
+      local f = compile(function(a) return p.grad and a + p.grad or a end)
+      out[1] = f(sc.ones(1)):item()
+      for i = 1, 3 do
+        p.grad = sc.full({ 1 }, i + 0.0)
+        out[#out + 1] = f(sc.ones(1)):item()
+      end
+      p.grad:add_(5)
+      out[#out + 1] = f(sc.ones(1)):item()
+      p.grad = nil
+      out[#out + 1] = f(sc.ones(1)):item()
+      return out
+    end)
+  end)
+
+  it("is added to where the function does not clear it", function()
+    alike(function(compile)
+      local p, out = leaf(), {}
+      local opt = optim.SGD({ p }, { lr = 0.125 })
+      local f = compile(function(a)
+        (p * a):sum():backward()
+        opt:step()
+        return a
+      end)
+      for i = 1, 5 do
+        f(sc.full({ 1 }, i))
+        out[#out + 1], out[#out + 2] = p:detach():item(), p.grad:item()
+        if i == 3 then p.grad = nil end
+      end
+      return out
+    end)
+  end)
+
+  it("is stepped with when it comes from outside", function()
+    alike(function(compile)
+      local p, out = leaf(), {}
+      local opt = optim.SGD({ p }, { lr = 0.125 })
+      local f = compile(function() opt:step() end)
+      for i = 1, 3 do
+        p.grad = sc.full({ 1 }, i + 0.0)
+        f()
+        out[i] = p:detach():item()
+      end
+      return out
+    end)
+  end)
+
+  it("does not matter to a step that clears it first", function()
+    local p = leaf()
+    local opt = optim.SGD({ p }, { lr = 0.125 })
+    local f = sc.compile(function(a)
+      opt:zero_grad();
+      (p * a):sum():backward()
+      opt:step()
+      return a
+    end, { keep_grads = true })
+    for i = 1, 4 do f(sc.full({ 1 }, i)) end
+    assert.equal(1, traces(f))
+    assert.same({ 4 }, p.grad:totable())
+  end)
+end)
+
 describe("compiled functions", function()
   it("call each other and themselves, and see what the inner one captures", function()
     local k = 2.0

@@ -59,8 +59,8 @@ sc_status sc_set_requires_grad(sc_tensor *t, bool on) {
 }
 
 void sc_clear_grad(sc_tensor *t) {
-  if (!t->ad || !t->ad->grad) return;
   if (t->ctx->tracing && t->ctx->grad_changes(t) != SC_OK) return;
+  if (!t->ad || !t->ad->grad) return;
   sc_tensor_release(t->ad->grad);
   t->ad->grad = NULL;
 }

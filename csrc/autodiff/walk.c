@@ -146,7 +146,7 @@ static bool adds_in_place(const walk *w, const sc_tensor *t, const sc_tensor *dy
 /* dy is t's gradient: to be added to what it has when the walk is over. */
 static sc_status arrive(walk *w, sc_tensor *t, sc_tensor *dy) {
   if (!sc__autograd(t)) return SC_ENOMEM;
-  if (w->ctx->tracing) SC_TRY(w->ctx->grad_changes(t));
+  if (w->ctx->tracing) { SC_TRY(w->ctx->grad_read(t)); SC_TRY(w->ctx->grad_changes(t)); }
   SC_TRY(sc__grow(w->ctx, &w->arrivals, w->n_arrivals, &w->room_arrivals, sizeof *w->arrivals));
   arrival a = {.t = sc_tensor_retain(t)};
   sc_status s = SC_OK;

@@ -118,6 +118,7 @@ struct sc_context {
   struct sc_graph *building;    /* the graph with symbolic sizes that is being built by hand; NULL: none */
   bool (*symbolic_size)(int64_t size);                     /* graph: the number stands for a size that is not known yet */
   sc_status (*grad_changes)(struct sc_tensor *leaf);            /* graph: a leaf's gradient is about to change while tracing */
+  sc_status (*grad_read)(struct sc_tensor *leaf);               /* graph: the one it has is looked at */
 
   const struct sc_opinfo *speaker;   /* ops: the public op, defined over others, that is running: messages speak of it (emit.c) */
   uint64_t sequence;            /* of tape nodes */

@@ -63,7 +63,9 @@ void sc_graph_release(sc_graph *g) {
   }
   for (size_t i = 0; i < g->n_nodes; i++) sc__node_free(ctx, &g->node[i]);
   for (size_t i = 0; i < g->n_changes; i++) { sc_tensor_release(g->change[i].leaf); sc_tensor_release(g->change[i].before); }
+  for (size_t i = 0; i < g->n_grad_read; i++) { sc_tensor_release(g->grad_read[i].leaf); sc_tensor_release(g->grad_read[i].before); }
   sc__release(ctx, g->change, g->room_changes * sizeof *g->change);
+  sc__release(ctx, g->grad_read, g->room_grad_read * sizeof *g->grad_read);
   sc__release(ctx, g->value, g->room_values * sizeof *g->value);
   sc__release(ctx, g->capture, g->room_captures * sizeof *g->capture);
   sc__release(ctx, g->node, g->room_nodes * sizeof *g->node);
@@ -298,13 +300,30 @@ static sc_status trace(sc_call *c) {
 
 /* ---- tracing ---- */
 
+static bool listed(const sc__grad_change *list, size_t n, const sc_tensor *leaf) {
+  for (size_t i = 0; i < n; i++) if (list[i].leaf == leaf) return true;
+  return false;
+}
+
+static sc__grad_change as_it_is(sc_tensor *leaf) {
+  sc_tensor *before = sc_grad_of(leaf);
+  return (sc__grad_change){sc_tensor_retain(leaf), before ? sc_tensor_retain(before) : NULL};
+}
+
 static sc_status grad_changes(sc_tensor *leaf) {
   sc_graph *g = leaf->ctx->tracing;
-  for (size_t i = 0; i < g->n_changes; i++) if (g->change[i].leaf == leaf) return SC_OK;
-  if (leaf->graph) return SC_OK;
+  if (leaf->graph || listed(g->change, g->n_changes, leaf)) return SC_OK;
   SC_TRY(sc__grow(g->ctx, &g->change, g->n_changes, &g->room_changes, sizeof *g->change));
-  sc_tensor *before = sc_grad_of(leaf);
-  g->change[g->n_changes++] = (sc__grad_change){sc_tensor_retain(leaf), before ? sc_tensor_retain(before) : NULL};
+  g->change[g->n_changes++] = as_it_is(leaf);
+  return SC_OK;
+}
+
+/* What the trace has put there itself does not count. */
+static sc_status grad_read(sc_tensor *leaf) {
+  sc_graph *g = leaf->ctx->tracing;
+  if (leaf->graph || listed(g->change, g->n_changes, leaf) || listed(g->grad_read, g->n_grad_read, leaf)) return SC_OK;
+  SC_TRY(sc__grow(g->ctx, &g->grad_read, g->n_grad_read, &g->room_grad_read, sizeof *g->grad_read));
+  g->grad_read[g->n_grad_read++] = as_it_is(leaf);
   return SC_OK;
 }
 
@@ -396,6 +415,7 @@ sc_status sc__graph_attach(sc_context *ctx) {
   ctx->untrace = untrace;
   ctx->retrace = retrace;
   ctx->grad_changes = grad_changes;
+  ctx->grad_read = grad_read;
   ctx->symbolic_size = sc__is_symbolic_size;
 #ifdef SC_DEBUG
   ctx->check_graphs = true;

@@ -52,7 +52,8 @@ struct sc_graph {
   sc__output *output;
   int32_t *input;
   sc__grad_change *change;
-  size_t n_values, room_values, n_nodes, room_nodes, n_outputs, room_outputs, n_inputs, room_inputs, n_changes, room_changes;
+  sc__grad_change *grad_read;                          /* leaves whose gradient from before the trace it looked at: it is part of the guard */
+  size_t n_values, room_values, n_nodes, room_nodes, n_outputs, room_outputs, n_inputs, room_inputs, n_changes, room_changes, n_grad_read, room_grad_read;
   bool sealed;                   /* compiled by hand: nothing is recorded any more */
   size_t n_hidden;               /* outputs at the end of the list that n_outputs leaves out for now */
   int n_sizes;

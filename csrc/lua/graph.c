@@ -331,6 +331,16 @@ static int changes(lua_State *L) {
   return 2;
 }
 
+/* g:accumulates(leaf): the gradient that the leaf had before the trace is part of what it has after it */
+static int accumulates(lua_State *L) {
+  const sc_graph *g = sc__check_graph(L, 1);
+  const sc_tensor *leaf = sc__check_tensor(L, sc__binding(L), 2, "accumulates");
+  bool yes = false;
+  for (size_t i = 0; i < g->n_grad_read && !yes; i++) yes = g->grad_read[i].leaf == leaf && g->grad_read[i].before;
+  lua_pushboolean(L, yes);
+  return 1;
+}
+
 /* g:trace_end() -> list of leaves, list of the gradients the trace left in them (false: none) */
 static int trace_end(lua_State *L) {
   binding *b = sc__binding(L);
@@ -766,7 +776,7 @@ static int graph_size(lua_State *L);
 static const luaL_Reg GRAPH_METHODS[] = {{"size", graph_size}, {"input_dtype", graph_input_dtype}, {"input_shape", graph_input_shape}, {"input", graph_input}, {"output", graph_output}, {"run", graph_run}, {"names", graph_names},
   {"nodes", graph_nodes}, {"captures", graph_captures}, {"trace", trace}, {"trace_begin", trace_begin}, {"trace_end", trace_end}, {"plan", graph_plan},
   {"instantiate", graph_instantiate}, {"rewritten", graph_rewritten}, {"check", graph_check}, {"whole", graph_whole}, {"fetching", graph_fetching}, {"hide", graph_hide}, {"seal", graph_seal},
-  {"loose", graph_loose}, {"mark", graph_mark}, {"split", graph_split}, {"cut", graph_cut}, {NULL, NULL}};
+  {"accumulates", accumulates}, {"loose", graph_loose}, {"mark", graph_mark}, {"split", graph_split}, {"cut", graph_cut}, {NULL, NULL}};
 static int graph_size(lua_State *L) { lua_pushinteger(L, (lua_Integer)sc__check_graph(L, 1)->n_nodes); return 1; }
 static int plan_valid(lua_State *L) { lua_pushboolean(L, sc__plan_valid(((plan_box *)luaL_checkudata(L, 1, PLAN))->p)); return 1; }
 

@@ -7,7 +7,8 @@
 ** - watched tables, the fields of modules and optimisers (lua/sconce/watch.lua): whoever writes to one counts up the binding's `epoch`.
 **   As long as that stands still they are not looked at; when it has moved, their hashes are made and the new epoch is remembered.
 **
-** And captured tensors must ask for gradients, or not, as they did. Values that are compared by identity are kept alive by the capture. */
+** And captured tensors must ask for gradients, or not, as they did, and have the gradients that the trace looked at. Values that are
+** compared by identity are kept alive by the capture. */
 #include "compiled.h"
 
 #include <string.h>
@@ -30,6 +31,7 @@ typedef struct guard {
   uint64_t *hash;                  /* of the watched, then of the plain tables */
   asked *asked;
   seen *seen;
+  const sc_graph *graph;           /* whose grad_read is asked as well */
   held held[];
 } guard;
 
@@ -174,6 +176,7 @@ bool sc__guard_holds(lua_State *L, binding *b, int at) {
   int top = lua_gettop(L), fn = top + 2;
   for (int i = 0; i < g->n_seen; i++) if (g->seen[i].t->storage->version != g->seen[i].version) return false;
   for (int i = 0; i < g->n_asked; i++) if (sc_requires_grad(g->asked[i].t) != g->asked[i].requires) return false;
+  for (size_t i = 0; i < g->graph->n_grad_read; i++) if (sc_grad_of(g->graph->grad_read[i].leaf) != g->graph->grad_read[i].before) return false;
   if (!lua_checkstack(L, 270)) return false;            /* a function and all its upvalues */
   bool good = true;
   if (g->n_held) lua_getiuservalue(L, at, FUNCTIONS_AT);
@@ -219,7 +222,7 @@ static int guard_new(lua_State *L) {
   luaL_checktype(L, 6, LUA_TTABLE);
   lua_settop(L, 6);
   guard *g = lua_newuserdatauv(L, sizeof *g + n_held * sizeof *g->held + (n_watched + n_plain) * 8 + n_asked * sizeof *g->asked + n_seen * sizeof *g->seen, 6);
-  *g = (guard){.epoch = b->epoch, .n_held = (int)n_held, .n_watched = (int)n_watched, .n_plain = (int)n_plain};
+  *g = (guard){.epoch = b->epoch, .n_held = (int)n_held, .n_watched = (int)n_watched, .n_plain = (int)n_plain, .graph = s};
   g->hash = (uint64_t *)&g->held[n_held];
   g->asked = (asked *)&g->hash[n_watched + n_plain];
   g->seen = (seen *)&g->asked[n_asked];

@@ -535,6 +535,7 @@ static int get(lua_State *L) {
   else if (strcmp(name, "ndim") == 0) lua_pushinteger(L, t->ndim);
   else if (strcmp(name, "is_leaf") == 0) lua_pushboolean(L, t->flags & SC_T_REQUIRES || !sc_requires_grad(t));
   else if (strcmp(name, "grad") == 0) {
+    if (b->ctx->tracing) sc__check(L, b, b->ctx->grad_read(t));
     sc_tensor *g = sc_grad_of(t);
     sc__push_tensor(L, b, g ? sc_tensor_retain(g) : NULL);
   } else if (strcmp(name, "grad_fn") == 0) {
@@ -566,11 +567,11 @@ static int set(lua_State *L) {
     if (g && (g->ndim != t->ndim || memcmp(g->dim, t->dim, (size_t)t->ndim * 8) != 0 || g->dtype != t->dtype))
       return sc__raise_text(L, b, "grad: expected the tensor's shape and dtype: %s, got %s", sc__got(L, b, 1), sc__got(L, b, 3));
     if (g == t) return sc__raise_text(L, b, "grad: a tensor cannot be its own gradient");
+    if (b->ctx->tracing) sc__check(L, b, b->ctx->grad_changes(t));
     if (!g && !t->ad) return 0;
     sc__enter(L, b);
     if (!sc__autograd(t)) return sc__raise(L, b);
     if (g && g->ad) sc__check(L, b, sc__node_pin(g->ad->node));
-    if (b->ctx->tracing) sc__check(L, b, b->ctx->grad_changes(t));
     if (g) sc_tensor_retain(g);
     sc_tensor_release(t->ad->grad);
     t->ad->grad = g;

@@ -349,7 +349,10 @@ local function results_of(entry, args, values)
   if entry.gradients then remember(entry, args, values) end
   local results = {}
   for i = 1, entry.shape.n do results[i] = rebuild(entry.shape[i], values) end
-  for i, leaf in ipairs(entry.keep) do leaf.grad = values[values.n - #entry.keep + i] end
+  for i, leaf in ipairs(entry.keep) do
+    local grad = values[values.n - #entry.keep + i]
+    if (entry.open or entry).core:accumulates(leaf) then leaf.grad:copy_(grad) else leaf.grad = grad end -- the tensor that the graph adds to stays
+  end
   return table.unpack(results, 1, entry.shape.n)
 end
 
