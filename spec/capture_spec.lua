@@ -441,6 +441,39 @@ describe("the gradient that a parameter has from before", function()
   end)
 end)
 
+describe("a value that an object has of its class", function()
+  it("is guarded, however far up it stands", function()
+    local A, B = { k = 2.0 }, {}
+    A.__index, B.__index = A, B
+    setmetatable(B, A)
+    local o = setmetatable({}, B)
+    local f = sc.compile(function(a) return a * o.k end)
+    local function now() return f(sc.ones(1)):item() end
+    assert.equal(2, now())
+    A.k = 3.0
+    assert.equal(3, now())
+    A.k = sc.tensor { 4.0 }
+    assert.equal(4, now())
+    A.k:add_(1.0)
+    assert.equal(5, now())
+    B.k = 6.0
+    assert.equal(6, now())
+    o.k = 7.0
+    assert.equal(7, now())
+  end)
+
+  it("also of a class of modules", function()
+    local Scaled = nn.class("CaptureScaled")
+    Scaled.k = 2.0
+    function Scaled:forward(a) return a * self.k end
+    local m = Scaled()
+    local f = sc.compile(function(a) return m(a) end)
+    assert.equal(2, f(sc.ones(1)):item())
+    Scaled.k = 3.0
+    assert.equal(3, f(sc.ones(1)):item())
+  end)
+end)
+
 describe("compiled functions", function()
   it("call each other and themselves, and see what the inner one captures", function()
     local k = 2.0

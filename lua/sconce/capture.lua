@@ -90,17 +90,28 @@ local function kind_of(t, class)
   return "plain"
 end
 
---- Functions of the user's classes capture things as well, and may be put in another's place.
+--- Functions of the user's classes capture things as well, and may be put in another's place. Classes that hold values besides, which
+--- their objects see as their own, are looked at like plain tables.
 local function visit_class(w, class, i, visit)
+  local below = {} -- classes without values so far: one may come to hide a value further up
   while type(class) == "table" and not constants[class] and not w.seen[class] do
     w.seen[class] = true
     if rawget(class, "_library_class") then return end
+    local values = false
     for k, v in next, class do
       if type(v) == "function" then
         local ran = type(k) == "string" and w.after and (not w.called or w.called[v]) and not is_ours(v)
         if ran then w.held[#w.held + 1], w.held[#w.held + 2] = class, k end
         visit(v, ran and note(w, i, class, k, k, v) or i)
+      elseif k ~= "super" and (type(k) ~= "string" or k:sub(1, 1) ~= "_") then -- super: nn.class's, further up the chain
+        values = true
+        visit(v, note(w, i, class, k, k, v))
       end
+    end
+    below[#below + 1] = class
+    if values then
+      table.move(below, 1, #below, #w.plain + 1, w.plain)
+      below = {}
     end
     local meta = getmetatable(class)
     local up = meta and rawget(meta, "__index")
