@@ -138,13 +138,13 @@ static double numbers_of(const sc_gemm *g) { return (double)g->m * (double)g->k 
 ** kernels sum in another order at the edges of a block). Time of the library's over theirs, OpenBLAS 0.3.21, one thread:
 ** AVX-512 (Zen 4): 64x784x256 transposed 1.12, 256x64x784 1.10, 64x128x256 1.15, 128, 256, 512 cubed 1.14, 1.08, 1.03, 1024x512x128 1.13,
 ** 1024x1024x256 with a transposed 1.09, 32x1024x1024 1.25, transposed 1.57, 4x1024x1024 transposed 2.6; but 1024 cubed 0.95, ten columns 0.6.
-** AVX2 (Zen 3): 64 and 128 cubed 1.35, 1.15, 256, 512 cubed 1.0, 0.98, 576x784x64 1.2, 4x1000x1000 1.6, 1000x10x128 1.2, but 2 to 9
-** columns of short sums 0.7 to 1.1, 1024 cubed 0.93. */
+** AVX2 (Zen 3): 64 and 128 cubed 1.35, 1.15, 256 cubed 1.0, 576x784x64 1.2, 4x1000x1000 1.6, 1000x10x128 1.2, but 2 to 9
+** columns of short sums 0.7 to 1.1, 512 and 1024 cubed into memory out of the cache 0.85. */
 static own_fn own(sc_isa isa, const sc_gemm *g) {
 #if defined(__x86_64__)
   if (g->type != SC_FLOAT32 || isa < SC_ISA_AVX2 || g->alpha == 0) return NULL;
   double numbers = numbers_of(g);
-  if (isa == SC_ISA_AVX2) return numbers > 2e6 && (g->m > 8 || !g->tb) ? NULL : sc__skinny_avx2;
+  if (isa == SC_ISA_AVX2) return numbers > 7.8e5 && (g->m > 8 || !g->tb) ? NULL : sc__skinny_avx2;
   int64_t filled = (g->n + 15) / 16 * 16;
   if (g->n < 32 || g->n * 8 < filled * 7) return NULL;
   return numbers > 2e6 && (g->m > 8 || !g->tb) ? NULL : sc__skinny_avx512;
